@@ -1,0 +1,3 @@
+DROP TABLE project_workspaces;
+DROP TABLE project_members;
+DROP TABLE projects;

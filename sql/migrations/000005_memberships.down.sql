@@ -1,0 +1,2 @@
+DROP TABLE permission_grants;
+DROP TABLE company_memberships;

@@ -1,0 +1,2 @@
+DROP TABLE issue_access_grants;
+DROP TABLE issues;

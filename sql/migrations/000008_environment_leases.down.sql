@@ -1,0 +1,2 @@
+DROP TABLE environment_leases;
+DROP FUNCTION guard_environment_lease();

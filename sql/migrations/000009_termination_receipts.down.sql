@@ -1,0 +1,3 @@
+DROP VIEW lease_proofs;
+DROP TABLE termination_receipts;
+DROP FUNCTION guard_termination_receipt();

@@ -1,0 +1,2 @@
+DROP TABLE signing_keys;
+DROP TABLE tokens;
