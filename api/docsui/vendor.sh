@@ -8,7 +8,7 @@ cd "$(dirname "$0")/assets"
 fetched=$(mktemp -d)
 trap 'rm -rf "$fetched"' EXIT
 # npm pack checks the tarball against the registry's integrity sum; npm install would bring 200 MB of dependencies.
-(cd "$fetched" && npm pack --silent >/dev/null "@stoplight/elements@$version" && tar xzf ./*.tgz)
+(cd "$fetched" && npm pack --silent "@stoplight/elements@$version" >/dev/null && tar xzf ./*.tgz)
 
 rm -rf elements-*
 mkdir "elements-$version"
