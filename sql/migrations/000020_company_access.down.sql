@@ -1,0 +1,1 @@
+DROP FUNCTION principal_reads_company(uuid, text, uuid, uuid);
