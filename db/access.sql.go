@@ -265,46 +265,6 @@ func (q *Queries) IsRunningOnTaskOfWorkspace(ctx context.Context, db DBTX, arg I
 	return exists, err
 }
 
-const listGrantsOfPrincipal = `-- name: ListGrantsOfPrincipal :many
-SELECT id, company_id, principal_type, principal_id, agent_id, permission_key, scope, created_at FROM permission_grants
-WHERE company_id = $1 AND principal_type = $2 AND principal_id = $3
-`
-
-type ListGrantsOfPrincipalParams struct {
-	CompanyID     uuid.UUID
-	PrincipalType string
-	Principal     uuid.UUID
-}
-
-func (q *Queries) ListGrantsOfPrincipal(ctx context.Context, db DBTX, arg ListGrantsOfPrincipalParams) ([]PermissionGrant, error) {
-	rows, err := db.Query(ctx, listGrantsOfPrincipal, arg.CompanyID, arg.PrincipalType, arg.Principal)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []PermissionGrant{}
-	for rows.Next() {
-		var i PermissionGrant
-		if err := rows.Scan(
-			&i.ID,
-			&i.CompanyID,
-			&i.PrincipalType,
-			&i.PrincipalID,
-			&i.AgentID,
-			&i.PermissionKey,
-			&i.Scope,
-			&i.CreatedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const readsCompany = `-- name: ReadsCompany :one
 
 SELECT principal_reads_company($1::uuid, $2::text, $3::uuid, $4::uuid)::boolean

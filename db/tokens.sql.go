@@ -140,20 +140,21 @@ func (q *Queries) GetUsableTokenByHash(ctx context.Context, db DBTX, secretHash 
 }
 
 const listTokens = `-- name: ListTokens :many
-SELECT id, name, secret_hash, role, user_id, created_by, created_at, expires_at, last_used_at, revoked_at FROM tokens
-WHERE (created_at, id) > ($1::timestamptz, $2::uuid)
-ORDER BY created_at, id
+SELECT t.id, t.name, t.secret_hash, t.role, t.user_id, t.created_by, t.created_at, t.expires_at, t.last_used_at, t.revoked_at FROM tokens t
+WHERE $1::timestamptz IS NULL
+   OR (t.created_at, t.id) > ($1::timestamptz, $2::uuid)
+ORDER BY t.created_at, t.id
 LIMIT $3
 `
 
 type ListTokensParams struct {
-	AfterAt time.Time
-	AfterID uuid.UUID
-	Size    int32
+	AfterAt *time.Time
+	AfterID *uuid.UUID
+	Rows    int32
 }
 
 func (q *Queries) ListTokens(ctx context.Context, db DBTX, arg ListTokensParams) ([]Token, error) {
-	rows, err := db.Query(ctx, listTokens, arg.AfterAt, arg.AfterID, arg.Size)
+	rows, err := db.Query(ctx, listTokens, arg.AfterAt, arg.AfterID, arg.Rows)
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,3 @@ WITH RECURSIVE above AS (
     FROM above a JOIN issues p ON p.company_id = a.company_id AND p.id = a.parent_id
 )
 SELECT EXISTS (SELECT FROM above WHERE above.id = @root_id::uuid);
-
--- name: ListGrantsOfPrincipal :many
-SELECT * FROM permission_grants
-WHERE company_id = @company_id AND principal_type = @principal_type AND principal_id = @principal;

@@ -26,10 +26,11 @@ UPDATE tokens SET last_used_at = clock_timestamp()
 WHERE id = @id AND (last_used_at IS NULL OR last_used_at < clock_timestamp() - interval '1 minute');
 
 -- name: ListTokens :many
-SELECT * FROM tokens
-WHERE (created_at, id) > (@after_at::timestamptz, @after_id::uuid)
-ORDER BY created_at, id
-LIMIT @size;
+SELECT t.* FROM tokens t
+WHERE sqlc.narg(after_at)::timestamptz IS NULL
+   OR (t.created_at, t.id) > (sqlc.narg(after_at)::timestamptz, sqlc.narg(after_id)::uuid)
+ORDER BY t.created_at, t.id
+LIMIT @rows;
 
 -- name: RevokeToken :execrows
 -- Revoking twice keeps the first time. Zero rows: there is no such token.
