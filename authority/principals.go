@@ -18,6 +18,10 @@ const (
 	RoleRun      Role = "run"
 )
 
+// roleAgent is an agent as such, by none of its runs. Nobody is authenticated as one; access
+// decisions are asked about one.
+const roleAgent Role = "agent"
+
 // Principal is an authenticated caller. CompanyID, AgentID and RunID are set for a run, UserID for
 // a member (and where an operator's token names its user), TokenID for all but runs. A run's token
 // also says when it was issued and until when it is authentic; for others both are zero.
@@ -48,7 +52,7 @@ func (p Principal) reader() (principalType string, id uuid.UUID) {
 	switch p.Role {
 	case RoleOperator, RoleAuditor:
 		return "all", uuid.Nil
-	case RoleRun:
+	case RoleRun, roleAgent:
 		return "agent", p.AgentID
 	default:
 		return "user", p.UserID

@@ -147,7 +147,7 @@ func (s *Service) administeredProject(ctx context.Context, q db.DBTX, by Princip
 // AddProjectMember lets a principal read a private project. Operators only. Adding it again answers
 // the membership that is there. ErrAgentNotFound: the company has no such agent.
 func (s *Service) AddProjectMember(
-	ctx context.Context, by Principal, project uuid.UUID, member PrincipalRef, once Once,
+	ctx context.Context, by Principal, project uuid.UUID, member PrincipalRef,
 ) (ProjectMember, error) {
 	of, err := s.administeredProject(ctx, s.pool, by, project)
 	if err != nil {
@@ -156,26 +156,27 @@ func (s *Service) AddProjectMember(
 	if err := member.validate(); err != nil {
 		return ProjectMember{}, err
 	}
-	added, _, err := createOnce(ctx, s, by, &of.CompanyID, once, func(tx pgx.Tx) (ProjectMember, error) {
+	var added db.ProjectMember
+	err = s.inTx(ctx, func(tx pgx.Tx) error {
 		if err := s.requirePrincipal(ctx, tx, of.CompanyID, member); err != nil {
-			return ProjectMember{}, err
+			return err
 		}
 		_, err := s.queries.InsertProjectMember(ctx, tx, db.InsertProjectMemberParams{
 			CompanyID: of.CompanyID, ProjectID: of.ID, PrincipalType: member.Type, PrincipalID: member.ID,
 		})
 		if err != nil {
-			return ProjectMember{}, fmt.Errorf("insert a project member: %w", err)
+			return fmt.Errorf("insert a project member: %w", err)
 		}
 		// In a later statement: one that another call added meanwhile is not in the insert's snapshot.
-		row, err := s.queries.GetProjectMember(ctx, tx, db.GetProjectMemberParams{
+		added, err = s.queries.GetProjectMember(ctx, tx, db.GetProjectMemberParams{
 			ProjectID: of.ID, PrincipalType: member.Type, PrincipalID: member.ID,
 		})
-		if err != nil {
-			return ProjectMember{}, fmt.Errorf("read the project member: %w", err)
-		}
-		return projectMemberOf(row), nil
+		return err
 	})
-	return added, err
+	if err != nil {
+		return ProjectMember{}, fmt.Errorf("add a project member: %w", err)
+	}
+	return projectMemberOf(added), nil
 }
 
 // ListProjectMembers lists who may read a project if it is private, the oldest first.
