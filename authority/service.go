@@ -1,0 +1,33 @@
+package authority
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"berth/db"
+	"berth/snapshot"
+)
+
+// Service is the way into the rules. It keeps no state between calls but the signing keys it has
+// read: any number of services may share one database and one snapshot store.
+type Service struct {
+	pool    *pgxpool.Pool
+	queries *db.Queries
+	store   snapshot.Store
+	keys    *keyring
+	log     *slog.Logger
+}
+
+// New returns a Service on a migrated database and a snapshot store.
+func New(pool *pgxpool.Pool, store snapshot.Store, log *slog.Logger) *Service {
+	return &Service{pool: pool, queries: db.New(), store: store, keys: &keyring{}, log: log}
+}
+
+// inTx runs do in one READ COMMITTED transaction. The whole of do is run again when the database
+// asks for it (a deadlock, a serialization failure), so do must not keep what an earlier try learned.
+func (s *Service) inTx(ctx context.Context, do func(tx pgx.Tx) error) error {
+	return db.InTx(ctx, s.pool, do)
+}
