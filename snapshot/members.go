@@ -16,15 +16,19 @@ import (
 // one, makes a few bytes expand to any size outside the counted stream.
 var allowedRecords = map[string]bool{"path": true, "linkpath": true, "size": true, "mtime": true}
 
-// parseHeader reads a member's header by what Pack writes, and refuses whatever Pack would not have written.
+func checkRecords(header *tar.Header) error {
+	for record := range header.PAXRecords {
+		if !allowedRecords[record] {
+			return &ArchiveError{Path: header.Name, Problem: fmt.Sprintf("header record %q is not known", record)}
+		}
+	}
+	return nil
+}
+
+// parseHeader reads a member's header, whose records were checked, and refuses whatever Pack would not have written.
 func parseHeader(header *tar.Header) (entry, error) {
 	refuse := func(problem string) (entry, error) {
 		return entry{}, &ArchiveError{Path: header.Name, Problem: problem}
-	}
-	for record := range header.PAXRecords {
-		if !allowedRecords[record] {
-			return refuse(fmt.Sprintf("header record %q is not known", record))
-		}
 	}
 	e := entry{mtime: header.ModTime, size: header.Size, mode: fs.FileMode(header.Mode).Perm()}
 	switch header.Typeflag {

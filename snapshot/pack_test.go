@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -192,7 +193,7 @@ func (w *onFirstWrite) Write(p []byte) (int, error) {
 
 func TestPackFailsOnAFileThatChangesWhileItIsRead(t *testing.T) {
 	t.Parallel()
-	noise := make([]byte, 48<<20)
+	noise := make([]byte, 12<<20)
 	rand.NewChaCha8([32]byte{}).Read(noise)
 	for name, change := range map[string]func(path string) error{
 		"grows":   func(path string) error { return appendTo(path, "more") },
@@ -249,6 +250,38 @@ func TestPackRefusesATreeThatRestoreWouldRefuse(t *testing.T) {
 	if _, err := snapshot.Pack(t.Context(), dir, io.Discard, snapshot.PackOptions{Limits: snapshot.Limits{MaxBytes: 20_000, MaxEntries: 3, MaxPathBytes: 13, MaxDepth: 3}}); err != nil {
 		t.Errorf("Pack within its limits: %v", err)
 	}
+}
+
+func TestRoundTripReachesTheDefaultDepthAndNoFurther(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, strings.Repeat("d/", 255), "f"), "deep", 0o644)
+	archive, _ := pack(t, dir)
+	target, _, err := restore(t, archive)
+	must(t, err)
+	requireSameTree(t, readTree(t, dir), readTree(t, target))
+
+	must(t, os.Mkdir(filepath.Join(dir, strings.Repeat("d/", 255), "one"), 0o755))
+	writeFile(t, filepath.Join(dir, strings.Repeat("d/", 255), "one/more"), "x", 0o644)
+	_, err = snapshot.Pack(t.Context(), dir, io.Discard, snapshot.PackOptions{})
+	var limit *snapshot.LimitError
+	if !errors.As(err, &limit) || limit.Limit != "MaxDepth" {
+		t.Errorf("error %v, want a LimitError for MaxDepth", err)
+	}
+}
+
+func TestRoundTripOfMoreFilesThanTheManifestKeepsInMemory(t *testing.T) {
+	t.Parallel()
+	dir, parent := t.TempDir(), t.TempDir()
+	long := filepath.Join(dir, strings.Repeat(strings.Repeat("long", 60)+"/", 5))
+	for i := range 1000 { // each has 1.3 kB of path
+		writeFile(t, filepath.Join(long, strconv.Itoa(i)), "", 0o644)
+	}
+	archive, _ := pack(t, dir)
+	_, err := restoreTo(t, archive, filepath.Join(parent, "target"), snapshot.Limits{})
+	must(t, err)
+	requireSameTree(t, readTree(t, dir), readTree(t, filepath.Join(parent, "target")))
+	requireNames(t, parent, "target")
 }
 
 func TestPackReportsTheErrorOfItsWriter(t *testing.T) {

@@ -2,6 +2,7 @@ package snapshot_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -17,6 +18,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// tester is what *testing.T, *testing.B, *testing.F and *rapid.T have in common, as far as it is needed here.
+type tester interface {
+	Helper()
+	Context() context.Context
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // node is one path of a tree, as the tests compare trees. They read them with plain os calls, not with the package's walk.
 type node struct {
 	Mode    fs.FileMode // with type bits
@@ -26,7 +35,7 @@ type node struct {
 }
 
 // readTree lists everything below root by path. It runs as root or as the owner of every file.
-func readTree(tb testing.TB, root string) map[string]node {
+func readTree(tb tester, root string) map[string]node {
 	tb.Helper()
 	tree := map[string]node{}
 	err := filepath.WalkDir(root, func(path string, item fs.DirEntry, err error) error {
@@ -64,7 +73,7 @@ func shorten(content []byte) string {
 	return fmt.Sprintf("%d bytes, sha256 %x", len(content), sum)
 }
 
-func requireSameTree(tb testing.TB, want, got map[string]node) {
+func requireSameTree(tb tester, want, got map[string]node) {
 	tb.Helper()
 	if difference := cmp.Diff(want, got); difference != "" {
 		tb.Fatalf("the restored tree is not the saved one (-saved +restored):\n%s", difference)
@@ -78,13 +87,13 @@ func writeFile(tb testing.TB, path, content string, mode fs.FileMode) {
 	must(tb, os.Chmod(path, mode))
 }
 
-func setTime(tb testing.TB, path string, seconds, nanos int64) {
+func setTime(tb tester, path string, seconds, nanos int64) {
 	tb.Helper()
 	times := []unix.Timespec{{Sec: seconds, Nsec: nanos}, {Sec: seconds, Nsec: nanos}}
 	must(tb, unix.UtimesNanoAt(unix.AT_FDCWD, path, times, unix.AT_SYMLINK_NOFOLLOW))
 }
 
-func must(tb testing.TB, err error) {
+func must(tb tester, err error) {
 	tb.Helper()
 	if err != nil {
 		tb.Fatal(err)
@@ -92,7 +101,7 @@ func must(tb testing.TB, err error) {
 }
 
 // pack saves dir into memory and fails the test on an error.
-func pack(tb testing.TB, dir string) ([]byte, snapshot.Summary) {
+func pack(tb tester, dir string) ([]byte, snapshot.Summary) {
 	tb.Helper()
 	var archive bytes.Buffer
 	summary, err := snapshot.Pack(tb.Context(), dir, &archive, snapshot.PackOptions{})
@@ -124,7 +133,7 @@ func digestOf(content []byte) snapshot.Digest {
 }
 
 // requireNames fails unless the directory contains exactly these names.
-func requireNames(tb testing.TB, directory string, want ...string) {
+func requireNames(tb tester, directory string, want ...string) {
 	tb.Helper()
 	items, err := os.ReadDir(directory)
 	must(tb, err)

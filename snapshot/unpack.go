@@ -73,17 +73,11 @@ func (u *unpacker) unpack() error {
 		if err := u.ctx.Err(); err != nil {
 			return err
 		}
-		header, err := u.tar.Next()
-		if errors.Is(err, io.EOF) {
-			return &ArchiveError{Problem: "it ends without a manifest"}
-		}
+		header, err := u.next()
 		if err != nil {
-			return streamError("", err)
+			return err
 		}
 		if header.Name == manifestName {
-			if header.Typeflag != tar.TypeReg {
-				return &ArchiveError{Path: header.Name, Problem: "the manifest is not a file"}
-			}
 			break
 		}
 		if err := u.member(header); err != nil {
@@ -103,6 +97,19 @@ func (u *unpacker) unpack() error {
 		return fmt.Errorf("flush the restored files: %w", err)
 	}
 	return nil
+}
+
+func (u *unpacker) next() (*tar.Header, error) {
+	header, err := u.tar.Next()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, &ArchiveError{Problem: "it ends without a manifest"}
+	case err != nil:
+		return nil, streamError("", err)
+	case header.Name == manifestName && header.Typeflag != tar.TypeReg:
+		return nil, &ArchiveError{Path: header.Name, Problem: "the manifest is not a file"}
+	}
+	return header, checkRecords(header)
 }
 
 // member puts one member of the archive in its place.
