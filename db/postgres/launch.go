@@ -43,7 +43,9 @@ func (s *Server) settings() []string {
 			// Commits are still written, so a killed server loses none.
 			"fsync=off", "full_page_writes=off",
 			"wal_level=minimal", "max_wal_senders=0", "autovacuum=off",
-			"shared_buffers=64MB", "max_connections=300")
+			"shared_buffers=64MB", "max_connections=300",
+			// In the data folder, so that nothing stays when that is removed.
+			"dynamic_shared_memory_type=mmap")
 	}
 	return settings
 }
