@@ -3,6 +3,7 @@ package authority
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -191,6 +192,9 @@ func jittered(r *Refusal) *Refusal {
 // recorded.
 func (s *Service) Explain(ctx context.Context, by Principal, in ReserveInput) (Explanation, error) {
 	company, err := s.companyOfIssue(ctx, by, in.IssueID)
+	if errors.Is(err, ErrIssueNotFound) {
+		return explain(refuse(ErrIssueNotFound)), nil
+	}
 	if err != nil {
 		return Explanation{}, err
 	}

@@ -90,6 +90,11 @@ BEGIN
         RAISE EXCEPTION 'workspace % may only name a snapshot that is committed', OLD.id
             USING ERRCODE = 'check_violation', CONSTRAINT = 'execution_workspaces_snapshot_committed';
     END IF;
+    IF OLD.dirty AND NOT NEW.dirty AND NEW.writer_run_id IS NOT DISTINCT FROM OLD.writer_run_id
+       AND NEW.snapshot_id IS NOT DISTINCT FROM OLD.snapshot_id THEN
+        RAISE EXCEPTION 'workspace % is dirty until its writer saves or leaves', OLD.id
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'execution_workspaces_dirty_until_saved';
+    END IF;
     IF OLD.writer_run_id IS NOT NULL AND NEW.writer_run_id IS NOT NULL AND NEW.writer_run_id <> OLD.writer_run_id
        AND (OLD.dirty
             OR EXISTS (SELECT FROM heartbeat_runs r WHERE r.id = OLD.writer_run_id AND r.finished_at IS NULL)
