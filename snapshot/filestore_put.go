@@ -58,7 +58,7 @@ func placeFile(root *os.Root, name string, fill func(*os.File) error, place func
 const maxTries = 100
 
 // createTemporary makes the directory and a new file in it. A Delete may remove the directory as empty before the file is
-// in it; then it starts again.
+// in it, or between two looks that MkdirAll takes at it, which then says "file exists" of nothing; then it starts again.
 func createTemporary(root *os.Root, directory string) (*os.File, string, error) {
 	temporary := path.Join(directory, TemporaryPrefix+rand.Text())
 	for tries := 1; ; tries++ {
@@ -67,7 +67,8 @@ func createTemporary(root *os.Root, directory string) (*os.File, string, error) 
 		if err == nil {
 			file, err = root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		}
-		if err == nil || !errors.Is(err, fs.ErrNotExist) || tries == maxTries {
+		raced := errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist)
+		if !raced || tries == maxTries {
 			return file, temporary, err
 		}
 	}
