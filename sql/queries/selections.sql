@@ -13,11 +13,6 @@ ORDER BY e.id;
 SELECT EXISTS (
     SELECT FROM execution_workspaces w WHERE w.company_id = @company_id AND w.writer_run_id = @run_id::uuid);
 
--- name: IsWorkspaceReadable :one
--- Whether a principal reads the workspace, asked about the principal itself: a run that
--- acts for it may have ended.
-SELECT principal_reads_workspace(@company_id, @workspace_id, @principal_type::text, @principal::uuid)::boolean;
-
 -- name: LockSource :one
 -- Two tasks that share a source for the first time: the second waits, and then finds the
 -- workspace that was made for the first. Zero rows: no such source in the company.
