@@ -168,14 +168,23 @@ func (a AccessActor) is(by Principal) bool {
 	}
 }
 
-// requireProjectWrite refuses with ErrNotAllowed, and says by which rule, a caller who may not let
-// a task write into the shared files of a project that it can read. The task is nil where there is
-// none yet.
-func (s *Service) requireProjectWrite(
-	ctx context.Context, q db.DBTX, by Principal, project db.Project, issue *db.Issue,
+// requireProjectWorkspaceWrite refuses with ErrNotAllowed, and says by which rule, whoever may not
+// let the task write into the files that a project's tasks share; ErrProjectNotFound: the principal
+// may not read that project. A run is asked about as the agent that it is of, so that a choice can
+// be judged again when the run that made it has ended; that a calling run is running is for the
+// verb to ask.
+func (s *Service) requireProjectWorkspaceWrite(
+	ctx context.Context, q db.DBTX, by Principal, task db.Issue, project uuid.UUID,
 ) error {
-	deciding := accessRules{service: s, q: q, actor: by, about: AccessResource{ProjectID: &project.ID}}
-	ruled, err := deciding.writeProject(ctx, project, issue)
+	if by.Role == RoleRun {
+		by.Role = roleAgent
+	}
+	row, err := s.readableProject(ctx, q, by, project)
+	if err != nil {
+		return err
+	}
+	deciding := accessRules{service: s, q: q, actor: by, about: AccessResource{ProjectID: &project}}
+	ruled, err := deciding.writeProject(ctx, row, &task)
 	switch {
 	case err != nil:
 		return err
