@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/golang-migrate/migrate/v4"
+	"github.com/golang-migrate/migrate/v4/database"
 	migratepgx "github.com/golang-migrate/migrate/v4/database/pgx/v5"
 	"github.com/golang-migrate/migrate/v4/source"
 	"github.com/golang-migrate/migrate/v4/source/iofs"
@@ -24,7 +25,8 @@ const (
 
 	// migrationsStatementWait bounds the wait of one statement for a lock: for
 	// the other program's, which the driver takes without a limit at first, and
-	// for a table's, behind which everybody else queues.
+	// for a table's, behind which everybody else queues. A lock_timeout in the
+	// URL replaces it.
 	migrationsStatementWait = "45s"
 
 	// grantsLock keeps programs from writing the same grants at once, which
@@ -61,7 +63,9 @@ func withMigrations(ctx context.Context, ownerURL string, files fs.FS, step func
 		return fmt.Errorf("migrate: database URL: %w", err)
 	}
 	config.RuntimeParams["application_name"] = "berth migrate"
-	config.RuntimeParams["lock_timeout"] = migrationsStatementWait
+	if _, set := config.RuntimeParams["lock_timeout"]; !set {
+		config.RuntimeParams["lock_timeout"] = migrationsStatementWait
+	}
 	pool := stdlib.OpenDB(*config)
 	defer pool.Close() //nolint:errcheck // closed by the driver already, unless it was never made
 	if err := pool.PingContext(ctx); err != nil {
@@ -93,8 +97,13 @@ func withMigrations(ctx context.Context, ownerURL string, files fs.FS, step func
 	return nil
 }
 
-// explainMigration adds the way out to errors that hide it.
+// explainMigration says what failed without the whole text of the migration,
+// and adds the way out to errors that hide it.
 func explainMigration(err error) error {
+	var failed database.Error
+	if errors.As(err, &failed) {
+		err = fmt.Errorf("migrate: line %d of the file: %w", failed.Line, failed.OrigErr)
+	}
 	refusal := refusalOf(err)
 	if errors.Is(err, migrate.ErrLockTimeout) || refusal != nil && refusal.Code == codeLockNotAvailable {
 		return fmt.Errorf("%w: another program is migrating this database, or holds a lock that the migration needs; "+

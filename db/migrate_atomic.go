@@ -69,6 +69,6 @@ func (d *atomicDriver) repair() error {
 				"run berth migrate up of the version of Berth that began it", version)
 		}
 	}
-	slog.Warn("a migration was interrupted before it was committed; running it again", "version", version)
+	slog.Warn("the last migration was not committed; running it again", "version", version)
 	return d.SetVersion(before, false)
 }

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -136,21 +135,7 @@ func TestTheServersFolderIsGoneAfterItsProgramWasKilled(t *testing.T) {
 
 func TestProgramsAtOnceOnOneServerDoNotDisturbEachOther(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "berth-dbtest-shared-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir) //nolint:errcheck // the server has stopped by then
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	server, err := postgres.Start(t.Context(), postgres.Config{
-		Dir: filepath.Join(dir, "pg"), Ephemeral: true, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Stop() //nolint:errcheck // another package's test
+	server := dbtest.NewServer(t)
 	// As on a server that Berth never saw.
 	create(t, server.URL(postgres.Superuser, "postgres"), "DROP DATABASE berth", "DROP ROLE berth, berth_owner, berth_auditor")
 

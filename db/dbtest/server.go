@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -114,6 +115,28 @@ func use(ctx context.Context, named string) (*server, error) {
 		s.passwords[role] = hex.EncodeToString(sum.Sum(nil)[:16])
 	}
 	return s, postgres.PrepareRoles(ctx, conn, s.passwords[postgres.Owner], s.passwords[postgres.Service])
+}
+
+// NewServer starts a private server of its own for a test that stops or breaks
+// it, or changes what all its databases share. It has the roles and an empty
+// database "berth", like that of `berth serve` before its migration.
+func NewServer(t testing.TB) *postgres.Server {
+	t.Helper()
+	dir, err := newFolder()
+	if err != nil {
+		t.Fatalf("dbtest: %v", err)
+	}
+	server, err := postgres.Start(t.Context(), postgres.Config{
+		Dir: filepath.Join(dir, "pg"), Ephemeral: true, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatalf("dbtest: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = server.Stop() // the test may have ended it in its own way
+		_ = os.RemoveAll(dir)
+	})
+	return server
 }
 
 // url is the address of a database for a role, "" for the superuser.

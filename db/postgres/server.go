@@ -196,6 +196,9 @@ func (s *Server) URL(role, database string) string {
 	return u.String()
 }
 
+// Dir is the directory of the server, as Start resolved it.
+func (s *Server) Dir() string { return s.dir }
+
 // Done is closed when the server is gone for good: after Stop, or when it died
 // and did not come back. Err tells which.
 func (s *Server) Done() <-chan struct{} { return s.done }
