@@ -83,11 +83,11 @@ func decide(f reservationFacts) verdict {
 		}
 	}
 	w := f.found
+	if !w.ReadableByAgent {
+		return refuse(ErrWorkspaceAccess)
+	}
 	if w.WorkspaceID == nil {
 		return decideNewWorkspace(f)
-	}
-	if !w.WorkspaceReadableByAgent {
-		return refuse(ErrWorkspaceAccess)
 	}
 	if w.WriterRunID != nil && *w.WriterRunID == f.asked.RunID {
 		return verdict{grant: grantReplay, handover: handoverOf(w.TenureHandover)}
@@ -108,12 +108,12 @@ func decide(f reservationFacts) verdict {
 
 func decideNewWorkspace(f reservationFacts) verdict {
 	switch {
-	case f.found.HeldWorkspaceID != nil:
-		return refuse(ErrRunHoldsWorkspace)
-	case f.asked.ExpectedEpoch != nil && *f.asked.ExpectedEpoch != 0:
-		return refuse(ErrStaleEpoch)
 	case f.asked.Source != nil && !fetchable(f.asked.Source):
 		return refuse(ErrSourceUnsupported)
+	case f.asked.ExpectedEpoch != nil && *f.asked.ExpectedEpoch != 0:
+		return refuse(ErrStaleEpoch)
+	case f.found.HeldWorkspaceID != nil:
+		return refuse(ErrRunHoldsWorkspace)
 	}
 	return verdict{grant: grantCreate}
 }

@@ -51,7 +51,12 @@ SELECT
     w.epoch AS workspace_epoch,
     w.dirty AS workspace_dirty,
     coalesce(w.source = $10::jsonb, true)::boolean AS workspace_source_matches,
-    principal_reads_workspace($1, w.id, 'agent', r.agent_id) AS workspace_readable_by_agent,
+    -- Of the workspace that there is, or else of the one that would be made for the task.
+    (CASE WHEN w.id IS NOT NULL THEN principal_reads_workspace($1, w.id, 'agent', r.agent_id)
+          ELSE principal_reads_issue($1, i.id, 'agent', r.agent_id)
+              AND (coalesce($7, i.project_id) IS NULL
+                   OR principal_reads_project($1, coalesce($7, i.project_id), 'agent', r.agent_id))
+     END)::boolean AS readable_by_agent,
     writer.id AS writer_run_id,
     writer.status AS writer_status,
     writer.finished_at AS writer_finished_at,
@@ -123,7 +128,7 @@ type GetReservationFactsRow struct {
 	WorkspaceEpoch               *int64
 	WorkspaceDirty               *bool
 	WorkspaceSourceMatches       bool
-	WorkspaceReadableByAgent     bool
+	ReadableByAgent              bool
 	WriterRunID                  *uuid.UUID
 	WriterStatus                 *string
 	WriterFinishedAt             *time.Time
@@ -187,7 +192,7 @@ func (q *Queries) GetReservationFacts(ctx context.Context, db DBTX, arg GetReser
 		&i.WorkspaceEpoch,
 		&i.WorkspaceDirty,
 		&i.WorkspaceSourceMatches,
-		&i.WorkspaceReadableByAgent,
+		&i.ReadableByAgent,
 		&i.WriterRunID,
 		&i.WriterStatus,
 		&i.WriterFinishedAt,

@@ -56,7 +56,12 @@ SELECT
     w.epoch AS workspace_epoch,
     w.dirty AS workspace_dirty,
     coalesce(w.source = sqlc.narg(source)::jsonb, true)::boolean AS workspace_source_matches,
-    principal_reads_workspace(@company_id, w.id, 'agent', r.agent_id) AS workspace_readable_by_agent,
+    -- Of the workspace that there is, or else of the one that would be made for the task.
+    (CASE WHEN w.id IS NOT NULL THEN principal_reads_workspace(@company_id, w.id, 'agent', r.agent_id)
+          ELSE principal_reads_issue(@company_id, i.id, 'agent', r.agent_id)
+              AND (coalesce(sqlc.narg(project_id), i.project_id) IS NULL
+                   OR principal_reads_project(@company_id, coalesce(sqlc.narg(project_id), i.project_id), 'agent', r.agent_id))
+     END)::boolean AS readable_by_agent,
     writer.id AS writer_run_id,
     writer.status AS writer_status,
     writer.finished_at AS writer_finished_at,
