@@ -1,0 +1,46 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit codes. Scripts rely on them: they are part of what `berth --help` says.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// usageError is a command line that cannot be understood.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// report says what went wrong and how to go on, and returns the exit code.
+// parsed is how far the command line was understood.
+func report(stderr io.Writer, parsed *kong.Context, err error) int {
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintf(stderr, "berth: %v\n", err)
+	var usage usageError
+	if errors.As(err, &usage) {
+		fmt.Fprintf(stderr, "Try: %s --help\n", commandPath(parsed))
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// commandPath is the part of the command line that names the command.
+func commandPath(parsed *kong.Context) string {
+	if parsed != nil {
+		if node := parsed.Selected(); node != nil {
+			return node.FullPath()
+		}
+	}
+	return "berth"
+}

@@ -1,0 +1,56 @@
+// Command berth is all of Berth: the service, and the commands that talk to it.
+//
+// `berth serve`, `berth migrate` and `berth openapi` are the service's side and
+// wire its layers together. All other commands are clients: they speak HTTP by
+// package clients/go, with the rights of the token they are given.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"github.com/alecthomas/kong"
+)
+
+// commands is the command line: one field a command, each with a Run method in
+// the file of its name.
+type commands struct {
+	Version kong.VersionFlag `env:"-" help:"Print the version."`
+
+	Serve   serveCommand   `cmd:"" group:"service" help:"Run the service."`
+	Migrate migrateCommand `cmd:"" group:"service" help:"Bring a database's schema up to date, or look at it."`
+	OpenAPI openapiCommand `cmd:"" group:"service" name:"openapi" help:"Print the API's OpenAPI document."`
+}
+
+func main() {
+	os.Exit(execute(os.Args[1:]))
+}
+
+// execute runs one command line and returns the exit code.
+func execute(args []string) int {
+	exit := exitOK
+	exited := false
+	parser, err := kong.New(&commands{},
+		kong.Name("berth"),
+		kong.Description(description),
+		kong.DefaultEnvars("BERTH"),
+		kong.ExplicitGroups(groups),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 120}),
+		kong.Vars{"version": version()},
+		kong.Exit(func(code int) { exit, exited = code, true }),
+		kong.BindTo(context.Background(), (*context.Context)(nil)),
+		kong.BindTo(os.Stdout, (*io.Writer)(nil)),
+	)
+	if err != nil {
+		panic(err) // the structure above is wrong, whatever the arguments
+	}
+	parsed, err := parser.Parse(args)
+	switch {
+	case exited: // --help and --version have printed what they are for
+		return exit
+	case err != nil:
+		return report(os.Stderr, parsed, usageError{err})
+	}
+	return report(os.Stderr, parsed, parsed.Run())
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"berth/api"
+	"berth/authority"
+	"berth/snapshot"
+)
+
+type serveCommand struct {
+	Addr     string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where to listen; ${default} unless given. Port 0 takes a free one."`
+	TLSCert  string `placeholder:"FILE" help:"The certificate for HTTPS, PEM, with its chain."`
+	TLSKey   string `placeholder:"FILE" help:"Its key."`
+	Insecure bool   `help:"Serve plain HTTP on a public address. Tokens then cross the network readable."`
+
+	dataDirFlag
+	DatabaseURL   string `placeholder:"URL" help:"A Postgres of yours, for the role berth. Without it: a private server in the data directory."`
+	MigrateURL    string `placeholder:"URL" help:"The same database for the role that owns the schema; it is migrated at the start."`
+	SnapshotURL   string `placeholder:"URL" help:"Where snapshots are kept: file:///absolute/path. Without it: in the data directory."`
+	OperatorToken string `placeholder:"SECRET" help:"The operator token. Without it: one is made at the first start, and kept in the data directory."`
+
+	LogFormat string     `enum:"text,json" default:"text" help:"How the log on stderr is written: text or json."`
+	LogLevel  slog.Level `default:"info" placeholder:"LEVEL" help:"What it holds: debug, info, warn or error, and what is worse; ${default} unless given."`
+}
+
+// Run serves until SIGINT or SIGTERM, and then ends in order: requests first,
+// the database last. A second signal ends the program at once, which loses
+// nothing that was answered.
+func (c serveCommand) Run(ctx context.Context, stdout io.Writer) error {
+	log := c.logger(os.Stderr)
+	slog.SetDefault(log)
+	ctx, forget := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer forget()
+	context.AfterFunc(ctx, forget)
+
+	door, err := c.listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer door.Close() //nolint:errcheck // closed by the server already, unless the start failed
+	base, err := c.openDatabase(ctx, log)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	rules, token, err := c.prepare(ctx, base, log)
+	if err != nil {
+		return interrupted(ctx, closing(base, err))
+	}
+	handler := api.New(rules, api.Options{Log: log, Version: version()})
+	announce(stdout, c.url(door), c.dataDirFlag, base.dataDir, token)
+	return closing(base, c.serve(ctx, door, handler, base.lost(), log))
+}
+
+// interrupted is nil when a start failed because somebody wanted it to end.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// prepare opens the snapshot store and brings the rules to where they can answer
+// calls. The text it returns tells a person where the operator token is.
+func (c serveCommand) prepare(ctx context.Context, base *database, log *slog.Logger) (*authority.Service, string, error) {
+	store, err := c.openStore(base.dataDir)
+	if err != nil {
+		return nil, "", err
+	}
+	rules := authority.New(base.pool, store, log)
+	if err := rules.ClaimStore(ctx); err != nil {
+		return nil, "", err
+	}
+	token, err := c.ensureOperator(ctx, rules, base, log)
+	return rules, token, err
+}
+
+func (c serveCommand) openStore(dataDir string) (snapshot.Store, error) {
+	location := c.SnapshotURL
+	if location == "" {
+		location = fileURL(dataDir, snapshotsDir)
+	}
+	return snapshot.OpenStore(location)
+}
+
+func (c serveCommand) logger(w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: c.LogLevel}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// quietLog is for commands that start a database only in passing.
+func quietLog() *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// announce tells a person in three lines where the service is, where the key
+// is, and what to do next.
+func announce(stdout io.Writer, url string, flag dataDirFlag, dataDir, token string) {
+	next := programName() + " create company Acme"
+	if url != defaultURL {
+		next += " --url " + url
+	}
+	if dataDir != "" && flag.DataDir != "" && os.Getenv("BERTH_DATA_DIR") == "" {
+		next += fmt.Sprintf(" --data-dir %q", flag.DataDir)
+	}
+	fmt.Fprintf(stdout, "Berth serves %s (its API: %s/docs)\n%s\nTry: %s\n", url, url, token, next)
+}
+
+func (c serveCommand) url(door net.Listener) string {
+	scheme := "http"
+	if c.TLSCert != "" {
+		scheme = "https"
+	}
+	return scheme + "://" + door.Addr().String()
+}
