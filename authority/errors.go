@@ -144,6 +144,7 @@ var (
 var constraintRefusals = map[string]*Refusal{
 	"execution_workspaces_run_holds_one":    ErrRunHoldsWorkspace,
 	"tenures_one_open_by_run":               ErrRunHoldsWorkspace,
+	"tenures_key_once":                      ErrIdempotencyKey,
 	"execution_workspaces_epoch_bounds":     ErrEpochExhausted,
 	"environment_leases_forward":            ErrLeaseForward,
 	"environment_leases_active_open":        ErrValidation.At("body.releasedAt", "an active lease has no releasedAt"),

@@ -152,10 +152,11 @@ func (s *scene) boundTask(workspace uuid.UUID, columns ...any) uuid.UUID {
 	return s.task(append(columns, "execution_workspace_id", workspace)...)
 }
 
-// free is a workspace that came from elsewhere at epoch 3, with nothing saved and no writer.
+// free is a workspace that came from elsewhere at epoch 3, without the bytes of its snapshot and
+// without a writer.
 func (s *scene) free() uuid.UUID {
 	s.t.Helper()
-	return s.imported(WorkspaceInput{Authority: &AuthorityImport{Epoch: 3}})
+	return s.imported(WorkspaceInput{Authority: &AuthorityImport{Epoch: 3, SnapshotID: new(uuid.New())}})
 }
 
 func (s *scene) imported(in WorkspaceInput) uuid.UUID {
