@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 
 	"berth/db/postgres"
@@ -90,7 +91,7 @@ func claimFolder(base string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	held = append(held, lock)
+	hold(lock)
 	return dir, nil
 }
 
@@ -131,10 +132,19 @@ n=0; until rm -rf "$1" || [ $n -ge 100 ]; do n=$((n+1)); sleep 0.1; done`
 	if err := shell.Start(); err != nil {
 		return errors.Join(err, reader.Close(), writer.Close())
 	}
-	held = append(held, writer)
+	hold(writer)
 	return errors.Join(reader.Close(), shell.Process.Release())
 }
 
 // held are the files that stay open until this program ends: the collector
 // closes a file that nothing refers to.
-var held []*os.File
+var held struct {
+	sync.Mutex
+	files []*os.File
+}
+
+func hold(file *os.File) {
+	held.Lock()
+	defer held.Unlock()
+	held.files = append(held.files, file)
+}

@@ -97,6 +97,7 @@ func (s *Server) launchOnce(ctx context.Context) (*process, error) {
 	if err := s.disownStalePID(); err != nil {
 		return nil, err
 	}
+	s.removeSockets()
 	log, offset, err := s.openLog()
 	if err != nil {
 		return nil, err

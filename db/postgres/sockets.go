@@ -48,6 +48,14 @@ func (s *Server) makeSocketDir() (string, error) {
 	return short, nil
 }
 
+// removeSockets removes what a killed server left in the folder: its socket,
+// and a file with its process number, which may be another process's by now.
+func (s *Server) removeSockets() {
+	for _, name := range []string{".s.PGSQL.%d", ".s.PGSQL.%d.lock"} {
+		_ = os.Remove(filepath.Join(s.sockets, fmt.Sprintf(name, s.port)))
+	}
+}
+
 // removeSocketDir removes the socket's folder, wherever it is. The caller has
 // made sure that no server is using it.
 func (s *Server) removeSocketDir() {
