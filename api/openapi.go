@@ -152,8 +152,8 @@ func older(document *huma.OpenAPI) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// nullableBefore31 rewrites each {anyOf: [X, {type: null}]} below node to {allOf: [X], nullable: true}, and drops the
-// licence's identifier, which 3.0 does not know.
+// nullableBefore31 rewrites each {anyOf: [X, {type: null}]} below node to {allOf: [X], nullable: true}, and drops what
+// 3.0 does not know: a licence's identifier, and contentMediaType, which is beside format: binary.
 func nullableBefore31(node any) {
 	switch node := node.(type) {
 	case []any:
@@ -167,6 +167,7 @@ func nullableBefore31(node any) {
 				node["allOf"], node["nullable"] = choice[:1], true
 			}
 		}
+		delete(node, "contentMediaType")
 		if license, ok := node["license"].(map[string]any); ok {
 			delete(license, "identifier")
 		}

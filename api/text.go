@@ -152,10 +152,7 @@ func (w *textWalk) array() error {
 // to the caller the field is.
 func (w *textWalk) nulIn(err error) {
 	var syntax *json.SyntaxError
-	if !errors.As(err, &syntax) || syntax.Offset < 1 || syntax.Offset > int64(len(w.body)) {
-		return
-	}
-	if w.body[syntax.Offset-1] == 0 && strings.Contains(syntax.Error(), "string literal") {
+	if errors.As(err, &syntax) && strings.Contains(syntax.Error(), `'\x00' in string`) {
 		_ = w.complain(messageNUL)
 	}
 }
