@@ -2,9 +2,12 @@ package authority
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -288,4 +291,41 @@ func sameDocument(a, b json.RawMessage) bool {
 		return string(text)
 	}
 	return normal(a) == normal(b)
+}
+
+func hexDigest(content string) string {
+	sum := sha256.Sum256([]byte(content))
+	return hex.EncodeToString(sum[:])
+}
+
+// snapshotOf is the saved state that the workspace names.
+func (s *scene) snapshotOf(workspace uuid.UUID) uuid.UUID {
+	s.t.Helper()
+	return uuid.MustParse(s.text("SELECT snapshot_id::text FROM execution_workspaces WHERE id = $1", workspace))
+}
+
+// begin announces a save of the content, which follows parent.
+func (s *scene) begin(w worker, f Fence, content string, parent uuid.UUID) uuid.UUID {
+	s.t.Helper()
+	announced, err := s.CreateSnapshot(s.t.Context(), w.Principal, f, SnapshotInput{
+		SHA256: hexDigest(content), Size: int64(len(content)), FileCount: 1, ParentSnapshotID: &parent,
+	})
+	s.wantNoError("begin a save", err)
+	return announced.ID
+}
+
+func (s *scene) upload(w worker, f Fence, id uuid.UUID, content string) {
+	s.t.Helper()
+	_, err := s.UploadSnapshot(s.t.Context(), w.Principal, f.WorkspaceID, id, strings.NewReader(content))
+	s.wantNoError("upload", err)
+}
+
+// save makes the content the saved state, in all its steps.
+func (s *scene) save(w worker, f Fence, content string, parent uuid.UUID) uuid.UUID {
+	s.t.Helper()
+	id := s.begin(w, f, content, parent)
+	s.upload(w, f, id, content)
+	_, err := s.CommitSnapshot(s.t.Context(), w.Principal, f, id)
+	s.wantNoError("commit", err)
+	return id
 }
