@@ -56,7 +56,7 @@ func TestOfEightAtOnceOneMakesTheWorkspaceOfATask(t *testing.T) {
 			workers = append(workers, s.worker(task))
 		}
 		granted := 0
-		for _, r := range atOnce(t, len(workers), func(i int) (Reservation, error) { return s.reserve(workers[i]) }) {
+		for _, r := range race(t, len(workers), func(i int) (Reservation, error) { return s.reserve(workers[i]) }) {
 			if r.err == nil {
 				granted++
 				continue

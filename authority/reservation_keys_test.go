@@ -80,7 +80,7 @@ func TestOfFiftyWithOneKeyOneBeginsATenure(t *testing.T) {
 		}
 		w := s.worker(task)
 		fresh := 0
-		for _, r := range atOnce(t, 50, func(int) (Reservation, error) { return s.keyed(w, "key", "body") }) {
+		for _, r := range race(t, 50, func(int) (Reservation, error) { return s.keyed(w, "key", "body") }) {
 			if r.err != nil {
 				t.Errorf("one of fifty: %v", r.err)
 			} else if !r.answer.Replayed {
@@ -101,7 +101,7 @@ func TestOneKeyForTwoTasksAtOnceIsRefusedOnce(t *testing.T) {
 		key := uuid.NewString()
 		workers := []worker{s.worker(s.boundTask(s.free())), s.worker(s.boundTask(s.free()))}
 		granted := 0
-		for _, r := range atOnce(t, 2, func(i int) (Reservation, error) {
+		for _, r := range race(t, 2, func(i int) (Reservation, error) {
 			w := workers[i]
 			return s.Reserve(t.Context(), s.operator, ReserveInput{IssueID: w.task, RunID: w.RunID},
 				Once{Key: key, Digest: []byte(w.task.String())})
@@ -126,8 +126,8 @@ type outcome[T any] struct {
 	err    error
 }
 
-// atOnce makes n calls that begin together, each on a goroutine of its own.
-func atOnce[T any](t tb, n int, call func(i int) (T, error)) []outcome[T] {
+// race makes n calls that begin together, each on a goroutine of its own.
+func race[T any](t tb, n int, call func(i int) (T, error)) []outcome[T] {
 	t.Helper()
 	outcomes := make([]outcome[T], n)
 	start, cancel := context.WithCancel(context.Background())
