@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -142,6 +144,38 @@ func (d *directory) asOwner(statement string, args ...any) {
 	if _, err := owner.Exec(ctx, statement, args...); err != nil {
 		d.t.Fatalf("%s: %v", statement, err)
 	}
+}
+
+// atTheSameMoment runs the functions, of which each writes to the table, and keeps that closed for
+// writing until all of them wait: what they read before, they read before any of them wrote.
+func (d *directory) atTheSameMoment(table string, do ...func() error) []error {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
+	defer cancel()
+	owner := must(pgx.Connect(ctx, d.database.OwnerURL))(d.t)
+	defer owner.Close(context.WithoutCancel(ctx))
+	closed := must(owner.Begin(ctx))(d.t)
+	if _, err := closed.Exec(ctx, "LOCK TABLE "+table+" IN SHARE MODE"); err != nil {
+		d.t.Fatal(err)
+	}
+	answers := make([]error, len(do))
+	var calls sync.WaitGroup
+	for i, call := range do {
+		calls.Go(func() { answers[i] = call() })
+	}
+	for waiting := 0; waiting < len(do); {
+		err := closed.QueryRow(ctx, `
+			SELECT count(*) FROM pg_locks l JOIN pg_database b ON b.oid = l.database
+			WHERE b.datname = current_database() AND NOT l.granted`).Scan(&waiting)
+		if err != nil {
+			d.t.Fatalf("not all of them wait for %s: %v", table, err)
+		}
+	}
+	if err := closed.Rollback(ctx); err != nil {
+		d.t.Fatal(err)
+	}
+	calls.Wait()
+	return answers
 }
 
 // wantRefusal fails the test unless err is the refusal; nil wants none.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -162,17 +161,16 @@ func TestServersThatSignAtOnceMakeOneKeyAndVerifyEachOther(t *testing.T) {
 	d := newDirectory(t)
 	servers := make([]*Service, 8)
 	tokens := make([]string, len(servers))
-	failures := make([]error, len(servers))
-	var signing sync.WaitGroup
+	signing := make([]func() error, len(servers))
 	for i := range servers {
 		servers[i] = d.server()
-		signing.Go(func() {
-			tokens[i], _, failures[i] = servers[i].signRunToken(t.Context(),
+		signing[i] = func() (err error) {
+			tokens[i], _, err = servers[i].signRunToken(t.Context(),
 				Run{ID: uuid.New(), CompanyID: uuid.New(), AgentID: uuid.New()})
-		})
+			return err
+		}
 	}
-	signing.Wait()
-	if err := errors.Join(failures...); err != nil {
+	if err := errors.Join(d.atTheSameMoment("signing_keys", signing...)...); err != nil {
 		t.Fatal(err)
 	}
 	for i, server := range servers {
