@@ -13,7 +13,17 @@ const (
 	exitOK     = 0
 	exitFailed = 1
 	exitUsage  = 2
+
+	exitRefused = 73 // the reservation was refused
 )
+
+// exitError is an error with an exit code of its own.
+type exitError struct {
+	error
+	code int
+}
+
+func (e *exitError) Unwrap() error { return e.error }
 
 // usageError is a command line that cannot be understood.
 type usageError struct{ error }
@@ -27,10 +37,20 @@ func report(stderr io.Writer, parsed *kong.Context, err error) int {
 		return exitOK
 	}
 	fmt.Fprintf(stderr, "berth: %v\n", err)
-	var usage usageError
+	var (
+		usage usageError
+		coded *exitError
+		led   interface{ NextStep() string }
+	)
 	if errors.As(err, &usage) {
 		fmt.Fprintf(stderr, "Try: %s --help\n", commandPath(parsed))
 		return exitUsage
+	}
+	if errors.As(err, &led) && led.NextStep() != "" {
+		fmt.Fprintf(stderr, "Next: %s\n", led.NextStep())
+	}
+	if errors.As(err, &coded) {
+		return coded.code
 	}
 	return exitFailed
 }

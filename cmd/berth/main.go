@@ -18,6 +18,18 @@ import (
 type commands struct {
 	Version kong.VersionFlag `env:"-" help:"Print the version."`
 
+	Create   createCommand   `cmd:"" group:"things" help:"Make a company, agent, project, source, environment, issue or workspace."`
+	List     listCommand     `cmd:"" group:"things" help:"List things."`
+	Show     showCommand     `cmd:"" group:"things" help:"Show one thing with all that is known of it."`
+	History  historyCommand  `cmd:"" group:"things" help:"Tell what happened to a workspace."`
+	Explain  explainCommand  `cmd:"" group:"things" help:"Say what a reservation would get, and what would free the workspace."`
+	Takeover takeoverCommand `cmd:"" group:"things" help:"End a writer's tenure by hand. For operators."`
+	Token    tokenCommand    `cmd:"" group:"things" help:"Make, list and revoke tokens. For operators."`
+
+	Reserve reserveCommand `cmd:"" group:"tenure" help:"Reserve a task's workspace for a run."`
+	Renew   renewCommand   `cmd:"" group:"tenure" help:"Say that the run is still there."`
+	Release releaseCommand `cmd:"" group:"tenure" help:"Give the workspace back."`
+
 	Serve   serveCommand   `cmd:"" group:"service" help:"Run the service."`
 	Migrate migrateCommand `cmd:"" group:"service" help:"Bring a database's schema up to date, or look at it."`
 	OpenAPI openapiCommand `cmd:"" group:"service" name:"openapi" help:"Print the API's OpenAPI document."`
