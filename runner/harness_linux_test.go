@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
 )
 
 // The test binary is also the wrapper under test: a process of its own, so that
@@ -117,7 +118,9 @@ func newWrapper(t *testing.T, argv ...string) *wrapper {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.cmd = exec.Command(self)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	w.cmd = exec.CommandContext(ctx, self)
 	// Without the terminal of whoever runs the tests.
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	w.cmd.Stdout, w.cmd.Stderr = &w.stdout, &w.stderr
@@ -249,6 +252,30 @@ func (w *wrapper) marked() []int {
 	return pids
 }
 
+// supervisorsLeft lists the supervisors that stayed in the wrapper's session.
+func (w *wrapper) supervisorsLeft() []int {
+	w.t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var pids []int
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		session, err := unix.Getsid(pid)
+		if err != nil || session != w.cmd.Process.Pid || pid == session {
+			continue
+		}
+		if p, err := readProcess(pid); err == nil && !p.zombie() {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
 // requireNothingLeft fails unless the tree is gone at this very moment and what
 // it wrote stays as it is.
 func (w *wrapper) requireNothingLeft() {
@@ -262,7 +289,10 @@ func (w *wrapper) requireNothingLeft() {
 // requireGoneWithin fails unless the tree is gone in time.
 func (w *wrapper) requireGoneWithin(limit time.Duration) {
 	w.t.Helper()
-	eventually(w.t, limit, "the tree is gone", func() bool { return len(w.marked()) == 0 })
+	// The supervisors first: one that lives could still be starting the command.
+	eventually(w.t, limit, "the tree and its supervisors are gone", func() bool {
+		return len(w.supervisorsLeft()) == 0 && len(w.marked()) == 0
+	})
 	w.requireQuiet()
 }
 

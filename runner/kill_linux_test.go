@@ -31,6 +31,17 @@ func TestKillingTheWrapperEndsTheTreeWithinTwoSeconds(t *testing.T) {
 	w.requireGoneWithin(afterDeath)
 }
 
+func TestKillingTheWrapperAtAnyMomentOfItsStartLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for i := range 12 {
+		w := shell(t, wholeTree).start()
+		moment := time.NewTimer(time.Duration(i) * 15 * time.Millisecond)
+		<-moment.C
+		kill(t, w.cmd.Process.Pid)
+		w.requireGoneWithin(afterDeath)
+	}
+}
+
 func TestKillingTheWrappersGroupEndsTheTreeWithinTwoSeconds(t *testing.T) {
 	t.Parallel()
 	w := shell(t, wholeTree).start()

@@ -157,6 +157,44 @@ func TestWhatObeysSIGTERMHasTheGraceToFinish(t *testing.T) {
 	}
 }
 
+func TestAStoppedProcessIsContinuedToObey(t *testing.T) {
+	t.Parallel()
+	w := shell(t, `sh -c 'trap "echo done > saved; exit" TERM; echo x > ready; kill -STOP $$; while :; do sleep 0.02; done' &
+		until [ -s ready ]; do sleep 0.01; done; sleep 0.2`)
+	w.start()
+	if out, code := w.wait(); code != 0 || out.Err != "" {
+		t.Fatalf("got %+v, wrapper exit %d", out, code)
+	}
+	if got := w.awaitFile("saved"); got != "done" {
+		t.Fatalf("got %q", got)
+	}
+}
+
+// To many programs a second SIGTERM means: now, without care.
+func TestAProcessIsAskedToEndOnlyOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	tree, err := StartTree(context.Background(), Command{
+		Path: "sh", Dir: dir,
+		Args: []string{"-c", `trap 'echo x >> asked' TERM; echo x > ready; while :; do sleep 0.02; done`},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "the command runs", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "ready"))
+		return err == nil
+	})
+	tree.End("enough", time.Second)
+	tree.End("really enough", time.Second)
+	if exit, err := tree.Wait(); err != nil || exit.Code != 137 {
+		t.Fatalf("got %+v, %v", exit, err)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "asked")); err != nil || string(got) != "x\n" {
+		t.Fatalf("asked: %q, %v; want one SIGTERM", got, err)
+	}
+}
+
 func TestEndLeavesNothingThatCouldStillWrite(t *testing.T) {
 	t.Parallel()
 	w := newWrapper(t) // for its marks and its directory only
