@@ -103,13 +103,14 @@ func (s *Service) UploadSnapshot(ctx context.Context, by Principal, workspace, i
 	if err != nil {
 		return Snapshot{}, err
 	}
-	if row.State == "unavailable" {
+	switch {
+	case row.State == "unavailable":
 		return s.fillSnapshot(ctx, by, row, content)
-	}
-	if row.RunID == nil || by.Role != RoleRun || by.RunID != *row.RunID {
+	case row.RunID == nil && by.Role == RoleOperator:
+		return Snapshot{}, ErrSnapshotNotPending.Say("The snapshot has its content already.")
+	case row.RunID == nil || by.Role != RoleRun || by.RunID != *row.RunID:
 		return Snapshot{}, ErrRunIdentity.Say("Only the run that began the snapshot uploads its content.")
-	}
-	if row.State != "pending" {
+	case row.State != "pending":
 		return Snapshot{}, ErrSnapshotNotPending.Say("The snapshot is %s, and takes no content any more.", row.State)
 	}
 	// The claim is tested before the bytes flow, to spare a stale writer a long upload. What arrives
