@@ -2,6 +2,7 @@ package runner
 
 import (
 	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,7 +13,8 @@ import (
 const (
 	firstTermPause = 20 * time.Millisecond
 	lastTermPause  = 500 * time.Millisecond
-	killedPause    = 2 * time.Millisecond
+	firstKillPause = 2 * time.Millisecond
+	lastKillPause  = 100 * time.Millisecond
 	survivorPause  = time.Second
 )
 
@@ -61,7 +63,7 @@ func (s *supervisor) sweep() time.Duration {
 	}
 	found, err := descendants(unix.Getpid())
 	if err != nil {
-		return killedPause
+		return firstTermPause
 	}
 	if left > 0 {
 		s.terminate(found)
@@ -71,6 +73,14 @@ func (s *supervisor) sweep() time.Duration {
 	if e.killSince.IsZero() {
 		e.killSince = time.Now()
 	}
+	return s.sweepKilling(found)
+}
+
+// sweepKilling is sweep after the grace: without a pause while it still finds
+// processes that it has not killed, and ever more slowly while it waits for
+// killed ones to be gone.
+func (s *supervisor) sweepKilling(found []process) time.Duration {
+	e := s.ending
 	fresh := s.kill(found)
 	killChildren()
 	if time.Since(e.killSince) > killPatience {
@@ -79,9 +89,11 @@ func (s *supervisor) sweep() time.Duration {
 	}
 	if fresh {
 		runtime.Gosched() // let the other goroutines in: no pause at all follows
+		e.pause = firstKillPause
 		return 0
 	}
-	return killedPause
+	e.pause = min(2*e.pause, lastKillPause)
+	return e.pause
 }
 
 // terminate asks each process once to end.
@@ -137,11 +149,13 @@ func (s *supervisor) kill(found []process) (fresh bool) {
 // so look there alone, many times a millisecond.
 func killChildren() {
 	const rounds = 50
+	var before []int
 	for range rounds {
 		pids := ownChildren()
-		if len(pids) == 0 {
+		if slices.Equal(pids, before) {
 			return
 		}
+		before = pids
 		for _, pid := range pids {
 			// No other process can have this id: only this goroutine reaps.
 			_ = unix.Kill(pid, unix.SIGKILL)
