@@ -16,12 +16,8 @@ import (
 	"berth/authority"
 )
 
-const (
-	// maxBodyBytes bounds every body but a snapshot's content.
-	maxBodyBytes = 1 << 20
-	// bodyTimeout is how long such a body may take to arrive.
-	bodyTimeout = 30 * time.Second
-)
+// maxBodyBytes bounds every body but a snapshot's content.
+const maxBodyBytes = 1 << 20
 
 // readInput reads the body of an operation that takes JSON, refuses what is not text in it or in the query, and notes
 // the digest of the request. Huma then reads the same bytes again.
@@ -62,14 +58,15 @@ func isJSON(contentType string) bool {
 	return err == nil && (media == "application/json" || strings.HasSuffix(media, "+json"))
 }
 
-// readBody reads at most maxBodyBytes of the body. The deadline ends with the reading: a handler may take its time.
+// readBody reads at most maxBodyBytes of the body, which has to be here by the deadline that observe set. The deadline
+// ends with the reading, since a handler may take its time; of a body that is given up it stays, or the server would
+// wait for the rest before it answers.
 func readBody(ctx huma.Context) ([]byte, error) {
-	_ = ctx.SetReadDeadline(time.Now().Add(bodyTimeout)) // a recorder in a test has none
-	defer func() { _ = ctx.SetReadDeadline(time.Time{}) }()
 	body, err := io.ReadAll(io.LimitReader(ctx.BodyReader(), maxBodyBytes+1))
 	var network net.Error
 	switch {
 	case err == nil && len(body) <= maxBodyBytes:
+		_ = ctx.SetReadDeadline(time.Time{}) // a recorder in a test has none
 		return body, nil
 	case err == nil:
 		return nil, transportProblem(http.StatusRequestEntityTooLarge, nil)

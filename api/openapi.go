@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/yaml"
@@ -24,8 +25,8 @@ are open sets: a client treats one that it does not know as "do not act". Member
 members and parameters of requests are refused with 422.`
 
 // configuration is what Berth wants of huma other than it would do by itself.
-func configuration(version string) huma.Config {
-	c := huma.DefaultConfig("Berth", version)
+func configuration() huma.Config {
+	c := huma.DefaultConfig("Berth", documentVersion)
 	c.Info.Description = documentIntroduction
 	c.Info.License = &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"}
 	c.CreateHooks = nil // no $schema members, no Link headers
@@ -102,29 +103,32 @@ func unmarshal(data []byte, v any) error {
 
 // OpenAPI prints the document of the API, version 3.1, as YAML. It needs no database.
 func OpenAPI() ([]byte, error) {
-	s, _ := build(nil, Options{Version: documentVersion})
+	s, _ := build(nil, Options{})
 	return s.api.OpenAPI().YAML()
 }
 
 // documentVersion is the version of the contract, not of the program that serves it.
 const documentVersion = "1.0.0"
 
-// documents serves the document in each form that readers of it understand.
-func documents(mux *http.ServeMux, document *huma.OpenAPI) {
-	forms := []struct {
+// documents serves the document in each form that readers of it understand. Each is printed when it is first asked
+// for, since that takes a while and most servers are never asked.
+func (s *server) documents(mux *http.ServeMux) {
+	document := s.api.OpenAPI()
+	for _, form := range []struct {
 		path, contentType string
 		print             func() ([]byte, error)
 	}{
 		{"/openapi.yaml", "application/yaml", document.YAML},
 		{"/openapi.json", "application/json", func() ([]byte, error) { return json.Marshal(document) }},
 		{"/openapi-3.0.yaml", "application/yaml", func() ([]byte, error) { return older(document) }},
-	}
-	for _, form := range forms {
-		text, err := form.print()
-		if err != nil {
-			panic(fmt.Sprintf("api: the document cannot be printed: %v", err)) // made of our own types alone
-		}
-		mux.HandleFunc("GET "+form.path, func(w http.ResponseWriter, _ *http.Request) {
+	} {
+		printed := sync.OnceValues(form.print)
+		mux.HandleFunc("GET "+form.path, func(w http.ResponseWriter, r *http.Request) {
+			text, err := printed()
+			if err != nil {
+				s.fault(r.Context(), fmt.Errorf("print %s: %w", form.path, err)).write(w)
+				return
+			}
 			w.Header().Set("Content-Type", form.contentType)
 			_, _ = w.Write(text) // whoever cannot be reached is gone
 		})

@@ -75,17 +75,14 @@ func (e endpoint) operation() huma.Operation {
 func (e endpoint) errors() []int {
 	statuses := append([]int{http.StatusServiceUnavailable}, e.refuses...)
 	if !e.open {
-		statuses = append(statuses, http.StatusUnauthorized)
+		statuses = append(statuses, http.StatusUnauthorized, http.StatusForbidden)
 	}
 	if strings.Contains(e.path, "{") {
 		statuses = append(statuses, http.StatusNotFound)
 	}
-	switch e.method {
-	case http.MethodPost, http.MethodPut, http.MethodPatch:
-		statuses = append(statuses, http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusRequestTimeout,
+	if e.method == http.MethodPost || e.method == http.MethodPut || e.method == http.MethodPatch {
+		statuses = append(statuses, http.StatusBadRequest, http.StatusNotFound, http.StatusRequestTimeout,
 			http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
-	case http.MethodDelete:
-		statuses = append(statuses, http.StatusForbidden)
 	}
 	statuses = append(statuses, http.StatusUnprocessableEntity)
 	slices.Sort(statuses)

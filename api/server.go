@@ -17,14 +17,19 @@ import (
 // Options are what New can do without.
 type Options struct {
 	Log     *slog.Logger // slog.Default if nil
-	Version string       // of the program, for the document and the metrics; "dev" if empty
+	Version string       // of the program, for the metrics; "dev" if empty
+
+	// Patience is how long a caller may take for a JSON body, or for the next piece of an archive that it sends or
+	// receives; a minute if zero. A transfer that goes on may take as long as it takes.
+	Patience time.Duration
 }
 
 type server struct {
-	rules   *authority.Service
-	log     *slog.Logger
-	api     huma.API
-	metrics *metrics
+	rules    *authority.Service
+	log      *slog.Logger
+	api      huma.API
+	metrics  *metrics
+	patience time.Duration
 }
 
 // unwrap finds the request and the writer behind huma's context.
@@ -37,7 +42,7 @@ var unwrap = humago.Unwrap
 // ReadTimeout or WriteTimeout: they would cut long uploads and downloads.
 func New(service *authority.Service, options Options) http.Handler {
 	s, mux := build(service, options)
-	documents(mux, s.api.OpenAPI())
+	s.documents(mux)
 	mux.Handle("GET /metrics", s.metrics.handler())
 	docs := docsui.Handler()
 	if pages, ok := docs.(*http.ServeMux); ok {
@@ -56,9 +61,12 @@ func build(service *authority.Service, options Options) (*server, *http.ServeMux
 	if options.Version == "" {
 		options.Version = "dev"
 	}
+	if options.Patience == 0 {
+		options.Patience = time.Minute
+	}
 	mux := http.NewServeMux()
-	s := &server{rules: service, log: options.Log, metrics: newMetrics(options.Version)}
-	s.api = humago.New(mux, configuration(options.Version))
+	s := &server{rules: service, log: options.Log, metrics: newMetrics(options.Version), patience: options.Patience}
+	s.api = humago.New(mux, configuration())
 	s.api.UseMiddleware(s.authenticate, s.readInput)
 	s.operations()
 	return s, mux
@@ -115,6 +123,10 @@ func (s *server) observe(next http.Handler) http.Handler {
 		answer := &answerWriter{ResponseWriter: w}
 		setSecurityHeaders(answer.Header(), r)
 		answer.Header().Set("X-Request-Id", x.id)
+		if r.ContentLength != 0 {
+			// Without a deadline, whoever sends half a body would keep the connection, and the answer, for ever.
+			_ = http.NewResponseController(w).SetReadDeadline(began.Add(s.patience)) // a recorder in a test has none
+		}
 		defer func() {
 			cause := recover()
 			s.settle(r, x, answer, cause)
@@ -183,7 +195,10 @@ type answerWriter struct {
 }
 
 func (w *answerWriter) WriteHeader(status int) {
-	if w.status == 0 && status >= 200 {
+	if w.status != 0 {
+		return // huma sets a status of its own when a client left in the middle
+	}
+	if status >= http.StatusOK {
 		w.status = status
 	}
 	w.ResponseWriter.WriteHeader(status)

@@ -117,6 +117,7 @@ func (s *server) snapshotContent() {
 			}
 		},
 	}, func(ctx context.Context, by authority.Principal, in *ContentUpload) (*Answer[Snapshot], error) {
+		in.content.patience = s.patience
 		snapshot, err := s.rules.UploadSnapshot(ctx, by, in.WorkspaceID, in.SnapshotID, in.content)
 		return answer(snapshot, in.content.blame(err), snapshotOf)
 	})

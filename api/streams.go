@@ -15,9 +15,6 @@ import (
 	"berth/authority"
 )
 
-// stallTimeout is how long a transfer may stand still. As long as bytes flow it may take as long as it takes.
-const stallTimeout = time.Minute
-
 // ContentUpload is a snapshot's archive on its way in.
 type ContentUpload struct {
 	SnapshotPath
@@ -32,19 +29,21 @@ func (in *ContentUpload) Resolve(ctx huma.Context) []error {
 
 // upload reads a body that may be large, and remembers when the fault was the sender's.
 type upload struct {
-	ctx  huma.Context
-	body io.Reader
-	err  error
+	ctx      huma.Context
+	body     io.Reader
+	patience time.Duration // for the next piece
+	err      error
 }
 
 func (u *upload) Read(p []byte) (int, error) {
-	_ = u.ctx.SetReadDeadline(time.Now().Add(stallTimeout)) // a recorder in a test has none
+	_ = u.ctx.SetReadDeadline(time.Now().Add(u.patience)) // a recorder in a test has none
 	n, err := u.body.Read(p)
-	if err != nil {
-		_ = u.ctx.SetReadDeadline(time.Time{})
-		if !errors.Is(err, io.EOF) {
-			u.err = err
-		}
+	switch {
+	case err == nil:
+	case errors.Is(err, io.EOF):
+		_ = u.ctx.SetReadDeadline(time.Time{}) // what follows may take its time
+	default:
+		u.err = err
 	}
 	return n, err
 }
@@ -75,7 +74,10 @@ func (s *server) download(content io.ReadCloser, snapshot authority.Snapshot) *h
 		}
 		ctx.SetStatus(http.StatusOK)
 		_, w := unwrap(ctx)
-		out := &downloadWriter{to: w, deadlines: http.NewResponseController(w)}
+		if ctx.Method() == http.MethodHead {
+			return
+		}
+		out := &downloadWriter{to: w, deadlines: http.NewResponseController(w), patience: s.patience}
 		if _, err := io.Copy(out, content); err != nil {
 			s.cutShort(ctx.Context(), fmt.Errorf("send snapshot %s: %w", snapshot.ID, err))
 		}
@@ -92,9 +94,10 @@ func (s *server) cutShort(ctx context.Context, err error) {
 type downloadWriter struct {
 	to        io.Writer
 	deadlines *http.ResponseController
+	patience  time.Duration // for the next piece
 }
 
 func (w *downloadWriter) Write(p []byte) (int, error) {
-	_ = w.deadlines.SetWriteDeadline(time.Now().Add(stallTimeout)) // a recorder in a test has none
+	_ = w.deadlines.SetWriteDeadline(time.Now().Add(w.patience)) // a recorder in a test has none
 	return w.to.Write(p)
 }

@@ -53,7 +53,6 @@ func (s *server) tokens() {
 	register(s, endpoint{
 		id: "listTokens", method: http.MethodGet, path: "/api/tokens", tag: "tokens",
 		summary: "List the tokens", doc: "For operators. Secrets are not among what is listed.",
-		refuses: []int{http.StatusForbidden},
 	}, func(ctx context.Context, by authority.Principal, in *struct{ PageQuery }) (*Answer[List[Token]], error) {
 		list, err := s.rules.ListTokens(ctx, by, in.page())
 		return listOf(list, err, tokenOf)
