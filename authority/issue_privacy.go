@@ -2,6 +2,7 @@ package authority
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -159,13 +160,18 @@ func (s *Service) AddAccessGrant(ctx context.Context, by Principal, issue uuid.U
 		if err := s.requirePrincipal(ctx, tx, row.CompanyID, to); err != nil {
 			return err
 		}
-		added, err := s.queries.AddIssueAccessGrant(ctx, tx, db.AddIssueAccessGrantParams{
-			CompanyID: row.CompanyID, IssueID: row.ID, PrincipalType: to.Type, PrincipalID: to.ID,
-		})
-		if err != nil {
+		adding := db.AddIssueAccessGrantParams{CompanyID: row.CompanyID, IssueID: row.ID, PrincipalType: to.Type, PrincipalID: to.ID}
+		if _, err := s.queries.AddIssueAccessGrant(ctx, tx, adding); err != nil {
 			return fmt.Errorf("add an access grant: %w", err)
 		}
-		grant = AccessGrant(added)
+		added, err := s.queries.GetIssueAccessGrant(ctx, tx, db.GetIssueAccessGrantParams(adding))
+		if errors.Is(err, pgx.ErrNoRows) {
+			return ErrUnavailable.Say("The grant was taken back while it was given; the call is safe to repeat.")
+		}
+		if err != nil {
+			return fmt.Errorf("read an access grant: %w", err)
+		}
+		grant = accessGrantOf(added)
 		return nil
 	})
 	return grant, err

@@ -151,6 +151,23 @@ func TestAccessGrantsAreGivenOnceAndListed(t *testing.T) {
 	wantRefusal(t, "the grants of a hidden task", err, ErrIssueNotFound)
 }
 
+func TestTheSameGrantAtOnceIsGivenOnce(t *testing.T) {
+	t.Parallel()
+	k := newKit(t)
+	for range 10 {
+		issue, to := k.issue(IssueInput{}), PrincipalRef{Type: "user", ID: uuid.New()}
+		grant := func() error {
+			_, err := k.AddAccessGrant(t.Context(), k.operator, issue.ID, to)
+			return err
+		}
+		for _, err := range together(grant, grant, grant, grant) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 func TestOnlyAnOperatorBindsAPrivateTaskToWhatOpenTasksShare(t *testing.T) {
 	t.Parallel()
 	k := newKit(t)

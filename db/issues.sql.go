@@ -13,18 +13,10 @@ import (
 	"github.com/google/uuid"
 )
 
-const addIssueAccessGrant = `-- name: AddIssueAccessGrant :one
-WITH added AS (
-    INSERT INTO issue_access_grants (company_id, issue_id, principal_type, principal_id)
-    VALUES ($1, $2, $3, $4)
-    ON CONFLICT DO NOTHING
-    RETURNING company_id, issue_id, principal_type, principal_id, created_at
-)
-SELECT company_id, issue_id, principal_type, principal_id, created_at FROM added
-UNION ALL
-SELECT g.company_id, g.issue_id, g.principal_type, g.principal_id, g.created_at FROM issue_access_grants g
-WHERE g.issue_id = $2 AND g.principal_type = $3 AND g.principal_id = $4
-LIMIT 1
+const addIssueAccessGrant = `-- name: AddIssueAccessGrant :execrows
+INSERT INTO issue_access_grants (company_id, issue_id, principal_type, principal_id)
+VALUES ($1, $2, $3, $4)
+ON CONFLICT DO NOTHING
 `
 
 type AddIssueAccessGrantParams struct {
@@ -34,31 +26,19 @@ type AddIssueAccessGrantParams struct {
 	PrincipalID   uuid.UUID
 }
 
-type AddIssueAccessGrantRow struct {
-	CompanyID     uuid.UUID
-	IssueID       uuid.UUID
-	PrincipalType string
-	PrincipalID   uuid.UUID
-	CreatedAt     time.Time
-}
-
-// Granting twice answers the first grant.
-func (q *Queries) AddIssueAccessGrant(ctx context.Context, db DBTX, arg AddIssueAccessGrantParams) (AddIssueAccessGrantRow, error) {
-	row := db.QueryRow(ctx, addIssueAccessGrant,
+// Two that grant the same at once: the second waits for the first. Zero rows: it was
+// granted before.
+func (q *Queries) AddIssueAccessGrant(ctx context.Context, db DBTX, arg AddIssueAccessGrantParams) (int64, error) {
+	result, err := db.Exec(ctx, addIssueAccessGrant,
 		arg.CompanyID,
 		arg.IssueID,
 		arg.PrincipalType,
 		arg.PrincipalID,
 	)
-	var i AddIssueAccessGrantRow
-	err := row.Scan(
-		&i.CompanyID,
-		&i.IssueID,
-		&i.PrincipalType,
-		&i.PrincipalID,
-		&i.CreatedAt,
-	)
-	return i, err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const areWorkspacesIsolated = `-- name: AreWorkspacesIsolated :one
@@ -105,6 +85,39 @@ func (q *Queries) FindDefaultSource(ctx context.Context, db DBTX, arg FindDefaul
 		&i.IsPrimary,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+	)
+	return i, err
+}
+
+const getIssueAccessGrant = `-- name: GetIssueAccessGrant :one
+SELECT company_id, issue_id, principal_type, principal_id, created_at FROM issue_access_grants
+WHERE company_id = $1 AND issue_id = $2
+  AND principal_type = $3 AND principal_id = $4
+`
+
+type GetIssueAccessGrantParams struct {
+	CompanyID     uuid.UUID
+	IssueID       uuid.UUID
+	PrincipalType string
+	PrincipalID   uuid.UUID
+}
+
+// A later statement than the one that adds, which does not see the row of another that it
+// waited for. Zero rows: it was taken back meanwhile.
+func (q *Queries) GetIssueAccessGrant(ctx context.Context, db DBTX, arg GetIssueAccessGrantParams) (IssueAccessGrant, error) {
+	row := db.QueryRow(ctx, getIssueAccessGrant,
+		arg.CompanyID,
+		arg.IssueID,
+		arg.PrincipalType,
+		arg.PrincipalID,
+	)
+	var i IssueAccessGrant
+	err := row.Scan(
+		&i.CompanyID,
+		&i.IssueID,
+		&i.PrincipalType,
+		&i.PrincipalID,
+		&i.CreatedAt,
 	)
 	return i, err
 }

@@ -135,19 +135,19 @@ WHERE i.company_id = @company_id
 ORDER BY i.created_at, i.id
 LIMIT @rows;
 
--- name: AddIssueAccessGrant :one
--- Granting twice answers the first grant.
-WITH added AS (
-    INSERT INTO issue_access_grants (company_id, issue_id, principal_type, principal_id)
-    VALUES (@company_id, @issue_id, @principal_type, @principal_id)
-    ON CONFLICT DO NOTHING
-    RETURNING *
-)
-SELECT * FROM added
-UNION ALL
-SELECT g.* FROM issue_access_grants g
-WHERE g.issue_id = @issue_id AND g.principal_type = @principal_type AND g.principal_id = @principal_id
-LIMIT 1;
+-- name: AddIssueAccessGrant :execrows
+-- Two that grant the same at once: the second waits for the first. Zero rows: it was
+-- granted before.
+INSERT INTO issue_access_grants (company_id, issue_id, principal_type, principal_id)
+VALUES (@company_id, @issue_id, @principal_type, @principal_id)
+ON CONFLICT DO NOTHING;
+
+-- name: GetIssueAccessGrant :one
+-- A later statement than the one that adds, which does not see the row of another that it
+-- waited for. Zero rows: it was taken back meanwhile.
+SELECT * FROM issue_access_grants
+WHERE company_id = @company_id AND issue_id = @issue_id
+  AND principal_type = @principal_type AND principal_id = @principal_id;
 
 -- name: ListIssueAccessGrants :many
 SELECT g.* FROM issue_access_grants g
