@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -280,13 +281,22 @@ func (c *issueChange) changeSource(ctx context.Context) (err error) {
 	return err
 }
 
-// sameBinding reports whether two states of a task are bound alike. Settings are compared as they
-// are written: other blanks are another binding, which costs a count and nothing else.
+// sameBinding reports whether two states of a task are bound alike.
 func sameBinding(a, b db.Issue) bool {
 	samePreference := a.ExecutionWorkspacePreference == b.ExecutionWorkspacePreference ||
 		(a.ExecutionWorkspacePreference != nil && b.ExecutionWorkspacePreference != nil &&
 			*a.ExecutionWorkspacePreference == *b.ExecutionWorkspacePreference)
 	return samePreference && sameID(a.ExecutionWorkspaceID, b.ExecutionWorkspaceID) &&
 		sameID(a.ProjectWorkspaceID, b.ProjectWorkspaceID) &&
-		bytes.Equal(a.ExecutionWorkspaceSettings, b.ExecutionWorkspaceSettings)
+		saySame(a.ExecutionWorkspaceSettings, b.ExecutionWorkspaceSettings)
+}
+
+// saySame reports whether two documents, or none, say the same. The database writes them with other
+// blanks than their callers, and a caller that sends back what it read changes nothing.
+func saySame(a, b json.RawMessage) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	var left, right any
+	return json.Unmarshal(a, &left) == nil && json.Unmarshal(b, &right) == nil && reflect.DeepEqual(left, right)
 }

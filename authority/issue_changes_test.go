@@ -151,7 +151,8 @@ func TestAChangeOfSomethingElseLeavesTheBindingAndTheChoice(t *testing.T) {
 	f.run(issue.ID)
 	changed := f.change(issue.ID, IssuePatch{
 		Title: ptr("Another"), ExecutionWorkspaceID: To(f.workspace.ID), ExecutionWorkspacePreference: To("reuse_existing"),
-		ProjectWorkspaceID: To(f.oldest), ProjectID: To(f.otherProject),
+		ExecutionWorkspaceSettings: To(json.RawMessage(`{"mode":"shared_workspace"}`)),
+		ProjectWorkspaceID:         To(f.oldest), ProjectID: To(f.otherProject),
 	})
 	want := bindingOf{Project: "other project", Source: "oldest", Workspace: "workspace", Preference: "reuse_existing", Mode: "shared_workspace"}
 	if diff := cmp.Diff(want, f.binding(t, changed)); diff != "" {
