@@ -223,6 +223,10 @@ func TestRightsAreAskedForAgainWhenAChoiceIsApplied(t *testing.T) {
 			k.change(s.origin, IssuePatch{Visibility: ptr("private")})
 			s.by = k.operator
 		}, ErrWorkspaceUnavailable},
+		"it became private, and only the run's agent reads it": {func(k *kit, s *chosen) {
+			k.change(s.origin, IssuePatch{Visibility: ptr("private"), AssigneeAgentID: To(k.worker)})
+			s.by = s.member
+		}, ErrWorkspaceUnavailable},
 		"its project became private": {func(k *kit, s *chosen) {
 			must(k.UpdateProject(k.t.Context(), k.operator, s.project, ProjectPatch{Visibility: ptr("private")}))(k.t)
 		}, ErrWorkspaceUnavailable},
