@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"berth/snapshot"
 )
 
 func lockDir(t *testing.T, dir string) *Dir {
@@ -311,7 +313,7 @@ func TestPrepareToRestoreLeavesTheDirectoryReallyEmpty(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "dir")
 	d := lockDir(t, dir)
-	put(t, dir, temporaryMarker, "half")
+	put(t, dir, filepath.Join(snapshot.MarkerName, temporaryFile), "half")
 	m := newMarker()
 	m.Unsaved = false
 	writeFingerprinted(t, dir, m)

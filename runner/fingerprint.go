@@ -23,7 +23,7 @@ import (
 // Take it while nothing writes, and before the save that it is to stand for.
 func Fingerprint(ctx context.Context, dir string) (string, error) {
 	sum := sha256.New()
-	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -31,8 +31,13 @@ func Fingerprint(ctx context.Context, dir string) (string, error) {
 			return err
 		}
 		name, err := filepath.Rel(dir, path)
-		if err != nil || name == "." || name == snapshot.MarkerName {
+		switch {
+		case err != nil || name == ".":
 			return err
+		case name == snapshot.MarkerName && entry.IsDir():
+			return fs.SkipDir
+		case name == snapshot.MarkerName:
+			return nil
 		}
 		var s unix.Stat_t
 		if err := unix.Lstat(path, &s); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -62,7 +63,7 @@ func TestAMarkerThatIsNoneIsAnErrorAndNotAnAbsentOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			put(t, dir, snapshot.MarkerName, content)
+			put(t, dir, filepath.Join(snapshot.MarkerName, markerFile), content)
 			if m, err := ReadMarker(dir); err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), dir) {
 				t.Fatalf("got %+v, %v; want an error that names the directory", m, err)
 			}
@@ -76,14 +77,22 @@ func TestAMarkerIsNotReadThroughALinkOrAFifo(t *testing.T) {
 	if err := WriteMarker(elsewhere, newMarker()); err != nil {
 		t.Fatal(err)
 	}
-	linked, piped := t.TempDir(), t.TempDir()
-	if err := os.Symlink(filepath.Join(elsewhere, snapshot.MarkerName), filepath.Join(linked, snapshot.MarkerName)); err != nil {
-		t.Fatal(err)
+	const inside = snapshot.MarkerName + "/" + markerFile
+	linked, linkedInside, piped, pipedInside, hollow := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	for _, dir := range []string{linkedInside, pipedInside, hollow} {
+		put(t, dir, snapshot.MarkerName+"/x", "")
 	}
-	if err := unix.Mkfifo(filepath.Join(piped, snapshot.MarkerName), 0o600); err != nil {
-		t.Fatal(err)
+	for dir, name := range map[string]string{linked: snapshot.MarkerName, linkedInside: inside} {
+		if err := os.Symlink(filepath.Join(elsewhere, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	for _, dir := range []string{linked, piped} {
+	for dir, name := range map[string]string{piped: snapshot.MarkerName, pipedInside: inside} {
+		if err := unix.Mkfifo(filepath.Join(dir, name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dir := range []string{linked, linkedInside, piped, pipedInside, hollow} {
 		if m, err := ReadMarker(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: got %+v, %v", dir, m, err)
 		}
@@ -92,21 +101,52 @@ func TestAMarkerIsNotReadThroughALinkOrAFifo(t *testing.T) {
 
 func TestWritingAMarkerFollowsNothingThatACommandLeft(t *testing.T) {
 	t.Parallel()
-	dir, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
-	put(t, filepath.Dir(victim), "victim", "precious")
-	for _, name := range []string{snapshot.MarkerName, temporaryMarker} {
-		if err := os.Symlink(victim, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+	outside := t.TempDir()
+	put(t, outside, "victim", "precious")
+	put(t, outside, markerFile, "precious")
+	for name, links := range map[string]map[string]string{
+		"a file":              {snapshot.MarkerName: "victim"},
+		"a directory":         {snapshot.MarkerName: "."},
+		"inside":              {snapshot.MarkerName + "/" + markerFile: "victim"},
+		"before it is whole":  {snapshot.MarkerName + "/" + temporaryFile: "victim"},
+		"before there is one": {snapshot.TemporaryPrefix + "marker": "."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for link, target := range links {
+				if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, link)), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Symlink(filepath.Join(outside, target), filepath.Join(dir, link)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := WriteMarker(dir, newMarker()); err != nil {
+				t.Fatal(err)
+			}
+			for _, victim := range []string{"victim", markerFile} {
+				if got, err := os.ReadFile(filepath.Join(outside, victim)); err != nil || string(got) != "precious" {
+					t.Errorf("%s behind the link is now %q, %v", victim, got, err)
+				}
+			}
+			if _, err := ReadMarker(dir); err != nil {
+				t.Error(err)
+			}
+		})
 	}
+}
+
+func TestGitTakesNoNoticeOfAMarker(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
 	if err := WriteMarker(dir, newMarker()); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := os.ReadFile(victim); err != nil || string(got) != "precious" {
-		t.Fatalf("the file behind the link is now %q, %v", got, err)
-	}
-	if _, err := ReadMarker(dir); err != nil {
-		t.Fatal(err)
+	put(t, dir, "file", "x")
+	out, err := exec.Command("sh", "-c", `cd "$1" && git init -q . && git add --all && git status --porcelain`, "sh", dir).CombinedOutput()
+	if err != nil || string(out) != "A  file\n" {
+		t.Fatalf("git says %q, %v; want the file alone", out, err)
 	}
 }
 

@@ -165,14 +165,14 @@ func (d *Dir) Prepare(plan Plan) (aside string, err error) {
 	}
 }
 
-// empty tells whether nothing but Berth's own notes is in the directory.
+// empty tells whether nothing but Berth's own note is in the directory.
 func (d *Dir) empty() (bool, error) {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
 		return false, fmt.Errorf("look into %s: %w", d.path, err)
 	}
 	for _, entry := range entries {
-		if !ownNote(entry.Name()) {
+		if entry.Name() != snapshot.MarkerName {
 			return false, nil
 		}
 	}
@@ -182,14 +182,10 @@ func (d *Dir) empty() (bool, error) {
 	return err != nil || !marker.Unsaved, nil
 }
 
-func ownNote(name string) bool { return name == snapshot.MarkerName || name == temporaryMarker }
-
-// clearMarker makes a directory that has only Berth's notes in it really empty.
+// clearMarker makes a directory that has only Berth's note in it really empty.
 func (d *Dir) clearMarker() error {
-	for _, name := range []string{temporaryMarker, snapshot.MarkerName} {
-		if err := os.Remove(filepath.Join(d.path, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("clear %s: %w", d.path, err)
-		}
+	if err := os.RemoveAll(filepath.Join(d.path, snapshot.MarkerName)); err != nil {
+		return fmt.Errorf("clear %s: %w", d.path, err)
 	}
 	return nil
 }

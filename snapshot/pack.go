@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// MarkerName is the file in a workspace's root in which Berth notes what the directory holds. It is not part of the
-	// files: Pack leaves it out and Restore refuses an archive that contains it.
-	MarkerName = ".berth-workspace.json"
+	// MarkerName is what Berth's note of what a directory holds is called in a workspace's root. It is not part of the
+	// files: Pack leaves it out, with what may be below it, and Restore refuses an archive that contains it.
+	MarkerName = ".berth-workspace"
 	// TemporaryPrefix begins the name of everything that Berth makes for a moment: half-written objects of a store and
 	// trees that are being restored. Pack skips such names, and names them, wherever they are.
 	TemporaryPrefix = ".berth-tmp-"
