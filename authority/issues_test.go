@@ -154,7 +154,7 @@ func TestWhatATaskNamesInAnotherCompanyDoesNotExist(t *testing.T) {
 
 // foreign is another company with one row of everything.
 type foreign struct {
-	company, agent, project, source, issue, workspace, run, environment uuid.UUID
+	company, agent, project, source, issue, workspace, run uuid.UUID
 }
 
 func newForeign(k *kit) foreign {

@@ -261,7 +261,7 @@ func (p LeasePatch) validate() error {
 // receipt is. A lease that left active never returns (ErrLeaseForward), nor does one whose machine
 // is known to be cleaned away move on.
 func (s *Service) UpdateLease(ctx context.Context, by Principal, id uuid.UUID, patch LeasePatch) (Lease, error) {
-	if err := s.requireLeaseOperator(by); err != nil {
+	if err := requireLeaseOperator(by); err != nil {
 		return Lease{}, err
 	}
 	if err := patch.validate(); err != nil {
@@ -309,7 +309,7 @@ func (p LeasePatch) over(before db.EnvironmentLease) db.WriteLeaseParams {
 
 // requireLeaseOperator hides leases from those who do not read them, and refuses to those who only
 // read them.
-func (s *Service) requireLeaseOperator(by Principal) error {
+func requireLeaseOperator(by Principal) error {
 	if !by.ReadsAll() {
 		return ErrLeaseNotFound
 	}

@@ -67,7 +67,7 @@ const failureUnsaved = "work_folder_save_required"
 //
 // A lease of an ended writer may move on after a handover; it never touches the new writer.
 func (s *Service) RecordReceipt(ctx context.Context, by Principal, lease uuid.UUID, in ReceiptInput) (Receipt, Lease, error) {
-	if err := s.requireLeaseOperator(by); err != nil {
+	if err := requireLeaseOperator(by); err != nil {
 		return Receipt{}, Lease{}, err
 	}
 	if err := in.validate(); err != nil {
