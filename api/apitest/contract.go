@@ -58,6 +58,14 @@ func Document(t testing.TB) *openapi3.T {
 	return loadContract(t).document
 }
 
+// formats are those that the document names, as strictly as the API writes them.
+var formats = []openapi3.SchemaValidationOption{
+	openapi3.WithStringFormatValidator("uuid", openapi3.NewRegexpFormatValidator(
+		`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)),
+	openapi3.WithStringFormatValidator("date-time", openapi3.NewRegexpFormatValidator(
+		`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$`)), // UTC, with microseconds
+}
+
 // check compares an answer with the document: a status that the operation lists, its media type, and a body with all
 // the members that the schema has and no others.
 func (c *contract) check(request *http.Request, reply Reply) error {
@@ -75,7 +83,8 @@ func (c *contract) check(request *http.Request, reply Reply) error {
 		Body:                   io.NopCloser(bytes.NewReader(reply.Body)),
 		Options: &openapi3filter.Options{
 			IncludeResponseStatus: true, MultiError: true,
-			ExcludeResponseBody: reply.Header.Get("Content-Type") == "application/octet-stream",
+			ExcludeResponseBody:     reply.Header.Get("Content-Type") == "application/octet-stream",
+			SchemaValidationOptions: formats,
 		},
 	})
 }
@@ -95,5 +104,6 @@ func (c *contract) checkUnlisted(request *http.Request, reply Reply) error {
 	if err := json.Unmarshal(reply.Body, &problem); err != nil {
 		return err
 	}
-	return c.document.Components.Schemas["Problem"].Value.VisitJSON(problem, openapi3.EnableJSONSchema2020())
+	options := append([]openapi3.SchemaValidationOption{openapi3.EnableJSONSchema2020()}, formats...)
+	return c.document.Components.Schemas["Problem"].Value.VisitJSON(problem, options...)
 }
