@@ -68,17 +68,23 @@ func (c connectionFlags) dataDirs() []string {
 	return dirs
 }
 
-// connect returns a client that sends the token with each request.
-func (c connectionFlags) connect() (*client.Client, error) {
+// endpoint is where the service is, and the token for it.
+func (c connectionFlags) endpoint() (address, token string, err error) {
 	where, err := url.Parse(c.URL)
 	if err != nil || where.Scheme != "http" && where.Scheme != "https" || where.Host == "" {
-		return nil, usageError{fmt.Errorf("--url %q has to look like %s", c.URL, defaultURL)}
+		return "", "", usageError{fmt.Errorf("--url %q has to look like %s", c.URL, defaultURL)}
 	}
-	token, err := c.bearer(where.Hostname())
+	token, err = c.bearer(where.Hostname())
+	return c.URL, token, err
+}
+
+// connect returns a client that sends the token with each request.
+func (c connectionFlags) connect() (*client.Client, error) {
+	address, token, err := c.endpoint()
 	if err != nil {
 		return nil, err
 	}
-	return client.NewClient(c.URL,
+	return client.NewClient(address,
 		client.WithHTTPClient(&http.Client{Transport: transport()}),
 		client.WithRequestEditorFn(func(_ context.Context, request *http.Request) error {
 			request.Header.Set("Authorization", "Bearer "+token)

@@ -15,6 +15,7 @@ const (
 	exitUsage  = 2
 
 	exitRefused = 73 // the reservation was refused
+	exitUnsaved = 75 // the work is not saved, and is where it was
 )
 
 // exitError is an error with an exit code of its own.

@@ -27,6 +27,8 @@ type commands struct {
 	Token    tokenCommand    `cmd:"" group:"things" help:"Make, list and revoke tokens. For operators."`
 
 	Reserve reserveCommand `cmd:"" group:"tenure" help:"Reserve a task's workspace for a run."`
+	Restore restoreCommand `cmd:"" group:"tenure" help:"Bring the workspace's saved files into a directory."`
+	Save    saveCommand    `cmd:"" group:"tenure" help:"Make a directory's files the workspace's saved state."`
 	Renew   renewCommand   `cmd:"" group:"tenure" help:"Say that the run is still there."`
 	Release releaseCommand `cmd:"" group:"tenure" help:"Give the workspace back."`
 

@@ -16,10 +16,15 @@ import (
 // run's directory has them too.
 type tenureFlags struct {
 	connectionFlags
-	WorkspaceID string `name:"workspace" env:"BERTH_WORKSPACE_ID" placeholder:"ID" help:"The workspace, by id."`
+	claimFlags
+	Dir string `placeholder:"DIR" help:"The run's directory: its marker has the three."`
+}
+
+// claimFlags are a tenure in so many words.
+type claimFlags struct {
+	WorkspaceID string `arg:"" optional:"" name:"workspace" env:"BERTH_WORKSPACE_ID" help:"The workspace, by id."`
 	RunID       string `name:"run" env:"BERTH_RUN_ID" placeholder:"ID" help:"The run that holds it. The token has to be this run's."`
 	Epoch       *int64 `placeholder:"N" help:"The epoch that it was granted."`
-	Dir         string `placeholder:"DIR" help:"Take these three from the marker in the run's directory."`
 }
 
 // tenure is the right to write that a command claims. Whether it stands is for
@@ -33,14 +38,18 @@ func (f tenureFlags) tenure() (tenure, error) {
 	if f.Dir != "" {
 		return tenureOf(f.Dir)
 	}
+	return f.claimFlags.tenure()
+}
+
+func (f claimFlags) tenure() (tenure, error) {
 	if f.WorkspaceID == "" || f.RunID == "" || f.Epoch == nil {
-		return tenure{}, usageError{errors.New("whose tenure? Give --workspace, --run and --epoch " +
+		return tenure{}, usageError{errors.New("whose tenure? Give the workspace, --run and --epoch " +
 			"(or BERTH_WORKSPACE_ID, BERTH_RUN_ID and BERTH_EPOCH), or --dir")}
 	}
 	workspace, errWorkspace := uuid.Parse(f.WorkspaceID)
 	run, errRun := uuid.Parse(f.RunID)
 	if err := errors.Join(errWorkspace, errRun); err != nil {
-		return tenure{}, usageError{fmt.Errorf("--workspace and --run are ids: %w", err)}
+		return tenure{}, usageError{fmt.Errorf("the workspace and --run are ids: %w", err)}
 	}
 	return tenure{workspace, client.Claim{RunID: run, Epoch: *f.Epoch}}, nil
 }
