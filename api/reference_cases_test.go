@@ -300,8 +300,11 @@ func (s *scene) reserveAtOnce(tasks []string, runs []writer, workspace string) (
 	for i := range runs {
 		done.Go(func() {
 			start.Wait()
-			var answer object
-			statuses[i], answer = s.reserve(tasks[i], runs[i], existing(workspace))
+			answer := object{}
+			// An overloaded server asks to repeat, which must be safe.
+			for statuses[i] = http.StatusServiceUnavailable; statuses[i] == http.StatusServiceUnavailable; {
+				statuses[i], answer = s.reserve(tasks[i], runs[i], existing(workspace))
+			}
 			codes[i] = answer["code"]
 		})
 	}
