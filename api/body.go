@@ -31,16 +31,18 @@ func (s *server) readInput(ctx huma.Context, next func(huma.Context)) {
 		next(ctx)
 		return
 	}
+	if !isJSON(ctx.Header("Content-Type")) {
+		s.refuse(ctx, transportProblem(http.StatusUnsupportedMediaType, nil))
+		return
+	}
 	body, err := readBody(ctx)
 	if err != nil {
 		s.refuse(ctx, err)
 		return
 	}
-	if isJSON(ctx.Header("Content-Type")) { // anything else huma refuses with 415
-		if problems := checkText(body); len(problems) > 0 {
-			s.refuse(ctx, invalid(problems))
-			return
-		}
+	if problems := checkText(body); len(problems) > 0 {
+		s.refuse(ctx, invalid(problems))
+		return
 	}
 	exchangeOf(ctx.Context()).digest = digest(ctx.Method(), address.Path, body)
 	next(readContext{ctx, bytes.NewReader(body)})

@@ -13,6 +13,9 @@
 //	huma       JSON and parameters against the schema, or 422 with each field
 //	handler    one file an aggregate, with the stems of package authority
 //
+// What comes back is written by the types beside the handlers and those of types.go; refusals by problem.go, and their
+// details by details.go. A snapshot's content is the one body that is no JSON: streams.go.
+//
 // # Adding an operation
 //
 // Write the types and the call of register into the aggregate's file, add a new refusal's code to the table in

@@ -19,6 +19,8 @@ import (
 func sample(ref *openapi3.SchemaRef) any {
 	s := ref.Value
 	switch {
+	case len(s.AnyOf) > 0: // this or null
+		return sample(s.AnyOf[0])
 	case len(s.Enum) > 0:
 		return s.Enum[0]
 	case s.Type.Includes("object"):
@@ -55,6 +57,9 @@ func members(schema *openapi3.Schema, path ...string) []member {
 	var all []member
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 		property := schema.Properties[name].Value
+		if len(property.AnyOf) > 0 { // this or null
+			property = property.AnyOf[0].Value
+		}
 		here := append(slices.Clone(path), name)
 		all = append(all, member{here, property})
 		all = append(all, members(property, here...)...)
@@ -141,7 +146,9 @@ func TestBadInputIsRefusedAndNamed(t *testing.T) {
 		send("half a body", string(whole[:len(whole)-1]), nil, broken)
 		send("two bodies", string(whole)+string(whole), nil, broken)
 		send("no JSON", "\x00\xff{", nil, broken)
-		send("another type", string(whole), http.Header{"Content-Type": {"text/plain"}}, refusal{status: 415, code: "unsupported_media_type"})
+		for _, kind := range []string{"text/plain", "application/json; =", "application/json+", "json", "application/cbor"} {
+			send(kind, string(whole), http.Header{"Content-Type": {kind}}, refusal{status: 415, code: "unsupported_media_type"})
+		}
 		send("a large body", string(whole)+strings.Repeat(" ", 1<<20), nil, refusal{status: 413, code: "body_too_large"})
 		invalid := func(location string) refusal {
 			return refusal{status: 422, code: "validation_failed", locations: []string{location}}

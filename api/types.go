@@ -109,7 +109,7 @@ func (n OrNull[T]) MarshalJSON() ([]byte, error) { return json.Marshal(n.Value) 
 
 // Schema describes the type in the document.
 func (OrNull[T]) Schema(r huma.Registry) *huma.Schema {
-	return &huma.Schema{AnyOf: []*huma.Schema{r.Schema(reflect.TypeFor[T](), true, ""), {Type: "null"}}}
+	return orNullSchema(r.Schema(reflect.TypeFor[T](), true, ""))
 }
 
 // Change is a member of a PATCH that may be absent (leave it), null (clear it) or a value. Give it the JSON option
@@ -127,15 +127,17 @@ func (c *Change[T]) UnmarshalJSON(data []byte) error {
 
 // Schema describes the type in the document.
 func (Change[T]) Schema(r huma.Registry) *huma.Schema {
-	s := *r.Schema(reflect.TypeFor[T](), false, "")
+	s := r.Schema(reflect.TypeFor[T](), true, "")
 	if s.Ref != "" {
-		s = *r.SchemaFromRef(s.Ref)
+		return orNullSchema(s)
 	}
 	s.Nullable = true
-	if len(s.Enum) > 0 {
-		s.Enum = append(s.Enum[:len(s.Enum):len(s.Enum)], nil)
-	}
-	return &s
+	return s
+}
+
+// orNullSchema is "this $ref or null". Huma's validator knows no type null, hence the enum of one.
+func orNullSchema(s *huma.Schema) *huma.Schema {
+	return &huma.Schema{AnyOf: []*huma.Schema{s, {Type: "null", Enum: []any{nil}}}}
 }
 
 // change converts c to what the rules take.
