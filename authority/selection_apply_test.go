@@ -297,6 +297,27 @@ func TestTheRightToShareASourceIsThatOfWhoChose(t *testing.T) {
 	}
 }
 
+func TestATaskMadePrivateDoesNotJoinTheTasksOfASourceByAMembersChoice(t *testing.T) {
+	t.Parallel()
+	k := newKit(t)
+	project := k.project(k.home, ProjectInput{})
+	source := k.source(project, ProjectWorkspaceInput{})
+	for what, c := range map[string]struct {
+		by   Principal
+		want *Refusal
+	}{
+		"a member chose":    {k.user(k.home, "member", "active"), ErrNotAllowed},
+		"an operator chose": {k.operator, nil},
+	} {
+		task := k.issue(IssueInput{ProjectID: &project})
+		must(k.SelectWorkspace(t.Context(), c.by, task.ID, choose(fromSource(source, SourceShared), 0, "key")))(t)
+		k.change(task.ID, IssuePatch{Visibility: ptr("private"), AssigneeAgentID: To(k.worker)})
+		run := k.run(task.ID)
+		_, _, err := k.ApplySelection(t.Context(), runPrincipal(run), task.ID, run.ID)
+		wantRefusal(t, what, err, c.want)
+	}
+}
+
 // A choice is applied and its workspace closed, at once: the task is never bound to a workspace
 // that had closed before.
 func TestAChoiceAndAClosingDoNotPassEachOther(t *testing.T) {
