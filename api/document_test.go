@@ -146,7 +146,7 @@ func TestDocumentIsServedInEachForm(t *testing.T) {
 	handler := handler(io.Discard)
 	for path, version := range map[string]string{"/openapi.yaml": "3.1.0", "/openapi.json": "3.1.0", "/openapi-3.0.yaml": "3.0.3"} {
 		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
 		text, _ := io.ReadAll(w.Body)
 		document, err := openapi3.NewLoader().LoadFromData(text)
 		if err != nil {

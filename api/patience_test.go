@@ -29,7 +29,7 @@ func impatient(t *testing.T, s *apitest.Server) string {
 // stall begins a request, sends half of its body and then nothing, and returns the status of the answer.
 func stall(t *testing.T, address, head string) int {
 	t.Helper()
-	connection, err := net.Dial("tcp", address)
+	connection, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestAHandlerMayTakeLongerThanItsBody(t *testing.T) {
 	}
 	answered := make(chan int, 1)
 	go func() {
-		request, err := http.NewRequest(http.MethodPost, "http://"+impatient(t, s.Server)+path+"/dirty",
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+impatient(t, s.Server)+path+"/dirty",
 			strings.NewReader(`{"runId":"`+s.ids["runId"]+`","epoch":1}`))
 		if err != nil {
 			t.Error(err)

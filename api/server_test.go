@@ -61,7 +61,7 @@ func TestUnknownRoutesAndMethodsAreProblems(t *testing.T) {
 		{"BREW", "/openapi.yaml", "method_not_allowed", "GET, HEAD", 405},
 	} {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(c.method, c.path, nil))
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), c.method, c.path, nil))
 		p := problemOf(t, w)
 		if w.Code != c.status || p.Code != c.code || w.Header().Get("Allow") != c.allow || p.Instance != c.path {
 			t.Errorf("%s %s: %d %+v, Allow %q", c.method, c.path, w.Code, p, w.Header().Get("Allow"))
@@ -77,7 +77,7 @@ func TestRequestIDIsTheCallersOrANewOne(t *testing.T) {
 		"trace-1.a:b_c": true, "": false, "two words": false, "line\nbreak": false, strings.Repeat("a", 129): false, "é": false,
 	} {
 		w := httptest.NewRecorder()
-		r := httptest.NewRequest(http.MethodGet, "/nothing", nil)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/nothing", nil)
 		r.Header["X-Request-Id"] = []string{given}
 		h.ServeHTTP(w, r)
 		id := w.Header().Get("X-Request-Id")
@@ -99,7 +99,7 @@ func TestCallsWithoutAPrincipalAreRefusedBeforeTheirBodyIsRead(t *testing.T) {
 		}
 		for _, header := range []string{"", "Bearer", "Bearer ", "Basic dTpw", "bearer\t", "Bearer " + strings.Repeat("a", 9000)} {
 			w := httptest.NewRecorder()
-			r := httptest.NewRequest(op.method, op.somewhere()+"?bad=%zz", failingBody{t})
+			r := httptest.NewRequestWithContext(t.Context(), op.method, op.somewhere()+"?bad=%zz", failingBody{t})
 			if header != "" {
 				r.Header.Set("Authorization", header)
 			}
@@ -125,7 +125,7 @@ func TestAnswersAreNotTakenForPages(t *testing.T) {
 	h := handler(io.Discard)
 	for path, policy := range map[string]string{"/api/health": "default-src 'none'; frame-ancestors 'none'", "/docs": "script-src 'self'"} {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
 		if w.Code != http.StatusOK || w.Header().Get("X-Content-Type-Options") != "nosniff" ||
 			!strings.Contains(w.Header().Get("Content-Security-Policy"), policy) || w.Header().Get("Strict-Transport-Security") != "" {
 			t.Errorf("%s: %d %v", path, w.Code, w.Header())
@@ -137,7 +137,7 @@ func TestAPanicIsAProblemAndALogLine(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	w := httptest.NewRecorder()
-	r := httptest.NewRequest(http.MethodGet, "/api/companies", nil)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/companies", nil)
 	r.Header.Set("Authorization", "Bearer x")
 	handler(&log).ServeHTTP(w, r) // there are no rules to ask, which no handler expects
 	if p := problemOf(t, w); w.Code != http.StatusInternalServerError || p.Code != "internal" || strings.Contains(w.Body.String(), "nil pointer") {

@@ -43,7 +43,7 @@ func TestContractRefusesWhatTheDocumentDoesNotSay(t *testing.T) {
 		"a problem with a leak": {"/nothing", "application/problem+json", strings.Replace(problem, `"code"`, `"sql":1,"code"`, 1), 404, false},
 	} {
 		reply := Reply{Status: c.status, Header: http.Header{"Content-Type": {c.kind}}, Body: []byte(c.body)}
-		err := loadContract(t).check(httptest.NewRequest(http.MethodGet, c.path, nil), reply)
+		err := loadContract(t).check(httptest.NewRequestWithContext(t.Context(), http.MethodGet, c.path, nil), reply)
 		if right := err == nil; right != c.right {
 			t.Errorf("%s: %v", name, err)
 		}
