@@ -18,10 +18,18 @@ const (
 	exitUnsaved = 75 // the work is not saved, and is where it was
 )
 
-// exitError is an error with an exit code of its own.
+// exitError is an error with an exit code of its own. Without an error in it,
+// what there was to say has been said.
 type exitError struct {
 	error
 	code int
+}
+
+func (e *exitError) Error() string {
+	if e.error == nil {
+		return ""
+	}
+	return e.error.Error()
 }
 
 func (e *exitError) Unwrap() error { return e.error }
@@ -37,23 +45,34 @@ func report(stderr io.Writer, parsed *kong.Context, err error) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintf(stderr, "berth: %v\n", err)
 	var (
 		usage usageError
 		coded *exitError
-		led   interface{ NextStep() string }
 	)
+	errors.As(err, &coded)
+	if text := err.Error(); text != "" {
+		fmt.Fprintf(stderr, "berth: %s\n", text)
+	}
 	if errors.As(err, &usage) {
 		fmt.Fprintf(stderr, "Try: %s --help\n", commandPath(parsed))
 		return exitUsage
 	}
-	if errors.As(err, &led) && led.NextStep() != "" {
-		fmt.Fprintf(stderr, "Next: %s\n", led.NextStep())
+	if next := nextStep(err); next != "" {
+		fmt.Fprintf(stderr, "Next: %s\n", next)
 	}
-	if errors.As(err, &coded) {
+	if coded != nil {
 		return coded.code
 	}
 	return exitFailed
+}
+
+// nextStep is the way out that an error names, or "".
+func nextStep(err error) string {
+	var led interface{ NextStep() string }
+	if errors.As(err, &led) {
+		return led.NextStep()
+	}
+	return ""
 }
 
 // commandPath is the part of the command line that names the command.

@@ -15,8 +15,9 @@ where it was; 126 and 127 the command cannot be run, or was not found; 128+n end
 exit code of its command on when the work was saved.`
 
 var groups = []kong.Group{
+	{Key: "run", Title: "The main thing:"},
 	{Key: "things", Title: "What there is:"},
-	{Key: "tenure", Title: "Writing, step by step (berth run does all of it around a command):"},
+	{Key: "tenure", Title: "What berth run does, step by step:"},
 	{Key: "service", Title: "The service:"},
 	{Key: "connection", Title: "Which service, and as whom:"},
 }

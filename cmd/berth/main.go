@@ -18,6 +18,8 @@ import (
 type commands struct {
 	Version kong.VersionFlag `env:"-" help:"Print the version."`
 
+	Run runCommand `cmd:"" group:"run" help:"Run a command on a task's workspace: reserve, restore, run, save, release."`
+
 	Create   createCommand   `cmd:"" group:"things" help:"Make a company, agent, project, source, environment, issue or workspace."`
 	List     listCommand     `cmd:"" group:"things" help:"List things."`
 	Show     showCommand     `cmd:"" group:"things" help:"Show one thing with all that is known of it."`

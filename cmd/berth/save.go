@@ -58,14 +58,7 @@ func (c restoreCommand) Run(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	mode := runner.ModeRefuse
-	switch {
-	case c.Adopt:
-		mode = runner.ModeAdopt
-	case c.Replace:
-		mode = runner.ModeReplace
-	}
-	byHand, err := c.byHand(held, c.Dir, mode)
+	byHand, err := c.byHand(held, c.Dir, modeOf(c.Adopt, c.Replace))
 	if err != nil {
 		return err
 	}
