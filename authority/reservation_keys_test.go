@@ -1,8 +1,6 @@
 package authority
 
 import (
-	"context"
-	"sync"
 	"testing"
 
 	"github.com/google/uuid"
@@ -118,27 +116,4 @@ func TestOneKeyForTwoTasksAtOnceIsRefusedOnce(t *testing.T) {
 			t.Errorf("%d of two reservations with one key were granted, want 1", granted)
 		}
 	}
-}
-
-// outcome is what one of several calls at once answered.
-type outcome[T any] struct {
-	answer T
-	err    error
-}
-
-// race makes n calls that begin together, each on a goroutine of its own.
-func race[T any](t tb, n int, call func(i int) (T, error)) []outcome[T] {
-	t.Helper()
-	outcomes := make([]outcome[T], n)
-	start, cancel := context.WithCancel(context.Background())
-	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() {
-			<-start.Done()
-			outcomes[i].answer, outcomes[i].err = call(i)
-		})
-	}
-	cancel()
-	all.Wait()
-	return outcomes
 }

@@ -145,7 +145,7 @@ func (s *scene) task(columns ...any) uuid.UUID {
 	s.t.Helper()
 	return s.insert("issues", append([]any{
 		"company_id", s.company, "identifier", uuid.NewString(), "title", "Task",
-		"issue_number", 1 + s.count("SELECT count(*) FROM issues WHERE company_id = $1", s.company),
+		"issue_number", s.count("UPDATE companies SET issue_counter = issue_counter + 1 WHERE id = $1 RETURNING issue_counter", s.company),
 	}, columns...)...)
 }
 
