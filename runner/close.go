@@ -27,7 +27,7 @@ func (s *session) close(ctx context.Context, exit Exit, err error) error {
 	if errors.Is(err, ErrUnproven) || errors.As(err, &survivors) {
 		// Something may still write: what would be saved is not the end of it, and
 		// the next writer would not be alone.
-		return s.unsaved(err)
+		return s.unsaved(err, exit.runStatus())
 	}
 	if exit.SupervisorLost {
 		s.note("a supervisor of the command was killed, and the command ended for that")
@@ -40,11 +40,12 @@ func (s *session) close(ctx context.Context, exit Exit, err error) error {
 		return s.lostTenure(closing, s.tenure.ended())
 	}
 	saved, saveErr := s.save(during)
+	saveErr = because(during, saveErr)
 	if saveErr != nil {
 		if lost := s.lossIn(saveErr); lost != nil {
 			return s.lostTenure(closing, lost)
 		}
-		return s.unsaved(saveErr)
+		return s.unsaved(saveErr, statusOf(exit, err))
 	}
 	s.note("saved %d files (%s) as snapshot %s", *saved.FileCount, bytesText(*saved.Size), saved.ID)
 	if err := s.finishSaved(closing, statusOf(exit, err)); err != nil {
@@ -76,7 +77,7 @@ func (s *session) finishSaved(ctx context.Context, status client.RunStatus) erro
 		return nil
 	case refusedWith(err, codeWorkspaceDirty):
 		// Somebody with the run's token said that there is more to save.
-		return s.unsaved(err)
+		return s.unsaved(err, status)
 	case refusedWith(err, codeRunFinal):
 		s.note("the work is saved, but somebody else ended the run meanwhile: workspace %s stays reserved until it is proven "+
 			"that the run stopped, or an operator uses berth takeover (%v)", s.workspace.ID, err)
@@ -84,8 +85,7 @@ func (s *session) finishSaved(ctx context.Context, status client.RunStatus) erro
 	default:
 		s.keepToken = true
 		s.note("the work is saved, but the run is not ended and workspace %s stays reserved: %v\n"+
-			"Next: BERTH_TOKEN=$(cat %s) berth release --dir %s", s.workspace.ID, err,
-			shellQuote(s.tokens.path()), shellQuote(s.dir.Path()))
+			"Next:\n%s --finish %s", s.workspace.ID, err, byHand(s.tokens.path(), "release", s.dir.Path()), status)
 		return nil
 	}
 }
@@ -140,7 +140,7 @@ func (s *session) lostTenure(ctx context.Context, lost error) error {
 
 // unsaved is the end of a run that still holds the workspace, for its work: it is
 // not ended, and its token is kept for a save by hand.
-func (s *session) unsaved(err error) error {
+func (s *session) unsaved(err error, status client.RunStatus) error {
 	s.keepToken = true
-	return &UnsavedError{Dir: s.dir.Path(), TokenFile: s.tokens.path(), Err: err}
+	return &UnsavedError{Dir: s.dir.Path(), TokenFile: s.tokens.path(), Status: status, Err: err}
 }

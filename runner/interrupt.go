@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"sync"
@@ -85,6 +86,15 @@ func lingering(ctx context.Context, d time.Duration) (context.Context, context.C
 		stop()
 		cancel(context.Canceled)
 	}
+}
+
+// because names why ctx ended when that is what made a step fail: the steps that
+// work on files know only that it did.
+func because(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // survivePipes keeps a closed standard error (`2>&1 | head`) from ending this

@@ -122,7 +122,9 @@ type UnsavedError struct {
 	// TokenFile has the run's token, for a save by hand; empty when a save by hand
 	// would be refused, too.
 	TokenFile string
-	Err       error
+	// Status is how the run is to end once the work is saved.
+	Status client.RunStatus
+	Err    error
 }
 
 func (e *UnsavedError) Error() string {
@@ -136,9 +138,13 @@ func (e *UnsavedError) NextStep() string {
 	if e.TokenFile == "" {
 		return fmt.Sprintf("nobody else sees the work: copy what you need out of %s", e.Dir)
 	}
-	return fmt.Sprintf("the run still holds the workspace, so nobody else gets in. Once the cause is mended: "+
-		"BERTH_TOKEN=$(cat %[1]s) berth save --dir %[2]s, then BERTH_TOKEN=$(cat %[1]s) berth release --dir %[2]s",
-		shellQuote(e.TokenFile), shellQuote(e.Dir))
+	return "the run still holds the workspace, so nobody else gets in. Once the cause is mended:\n" +
+		byHand(e.TokenFile, "save", e.Dir) + "\n" + byHand(e.TokenFile, "release", e.Dir) + " --finish " + string(e.Status)
+}
+
+// byHand is a command line for a person who goes on where a run had to stop.
+func byHand(tokenFile, command, dir string) string {
+	return fmt.Sprintf("  BERTH_TOKEN=$(cat %s) berth %s --dir %s", shellQuote(tokenFile), command, shellQuote(dir))
 }
 
 // exitCodeOf is what the wrapper exits with for an error of Run.

@@ -54,7 +54,7 @@ func (s *session) do(ctx context.Context) (err error) {
 	defer s.stopRenewing()
 
 	begin, stop := s.Signals.interruptible(ctx)
-	err = s.getReady(begin)
+	err = because(begin, s.getReady(begin))
 	stop()
 	if !s.dirty {
 		return s.giveBack(ctx, err)
@@ -75,6 +75,12 @@ func (s *session) getReady(ctx context.Context) error {
 	s.stopTenure = s.tenure.keep()
 	ctx, cancel := s.tenure.untilAsked(ctx)
 	defer cancel()
+	return because(ctx, s.prepareCommand(ctx))
+}
+
+// prepareCommand makes the directory what the command expects, and lets the
+// service know.
+func (s *session) prepareCommand(ctx context.Context) error {
 	if err := s.restore(ctx); err != nil {
 		return err
 	}

@@ -325,3 +325,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	}
 	return all
 }
+
+func dirOf(path string) string { return filepath.Dir(path) }
+
+func trimmed(text []byte) string { return strings.TrimSpace(string(text)) }

@@ -30,8 +30,7 @@ func (t *Tree) start(s spec, files [3]*os.File) error {
 	defer outerFar.Close()
 	inner, innerFar, err := socketPair("inner")
 	if err != nil {
-		outer.file.Close()
-		return err
+		return errors.Join(err, outer.file.Close())
 	}
 	defer innerFar.Close()
 	t.link = link{outer: outer, inner: inner}
@@ -51,8 +50,8 @@ func (t *Tree) start(s spec, files [3]*os.File) error {
 	}
 	// The far ends must be gone here, or this process would never see the
 	// supervisors end.
-	outerFar.Close()
-	innerFar.Close()
+	_ = outerFar.Close()
+	_ = innerFar.Close()
 
 	if err := t.awaitStart(s); err != nil {
 		t.link.close()
