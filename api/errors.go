@@ -111,10 +111,10 @@ func refused(status int, r *authority.Refusal) (*Problem, error) {
 		return nil, err
 	}
 	p.Details = details
-	switch {
-	case status == http.StatusServiceUnavailable:
+	switch status {
+	case http.StatusServiceUnavailable:
 		p.retryAfter(unavailableRetry)
-	case status == http.StatusUnauthorized:
+	case http.StatusUnauthorized:
 		p.header("WWW-Authenticate", `Bearer realm="berth", error="invalid_token"`)
 	default:
 		if wait, ok := retryHint(details); ok {

@@ -92,7 +92,7 @@ func TestAHandlerMayTakeLongerThanItsBody(t *testing.T) {
 			answered <- 0
 			return
 		}
-		response.Body.Close()
+		defer response.Body.Close()
 		answered <- response.StatusCode
 	}()
 	select {

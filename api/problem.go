@@ -118,7 +118,7 @@ func transportProblem(status int, errs []error) *Problem {
 	}
 	p := newProblem(status, known.code, known.detail)
 	for _, err := range errs {
-		if field, ok := err.(huma.ErrorDetailer); ok { //nolint:errorlint // huma hands over the value itself
+		if field, ok := err.(huma.ErrorDetailer); ok {
 			d := field.ErrorDetail() // its Value is left behind: for an error of the body it is the whole body
 			p.Errors = append(p.Errors, FieldProblem{Location: cut(d.Location, 1000), Message: cut(d.Message, 2000)})
 		}

@@ -158,8 +158,8 @@ func TestAnUploadThatBreaksOffLeavesTheSnapshotPending(t *testing.T) {
 	request.ContentLength = int64(len(content))
 	request.Header.Set("Authorization", "Bearer "+s.token)
 	if response, err := http.DefaultClient.Do(request); err == nil {
+		defer response.Body.Close()
 		t.Errorf("the broken call got %s", response.Status)
-		response.Body.Close()
 	}
 	if state := s.as(http.StatusOK, http.MethodGet, path+"/snapshots/"+id, nil)["state"]; state != "pending" {
 		t.Errorf("state is %v", state)

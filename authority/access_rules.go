@@ -139,7 +139,7 @@ func (d accessRules) writeProject(ctx context.Context, project db.Project, issue
 	mode, err := assignmentMode(project.ExecutionWorkspacePolicy)
 	switch {
 	case err != nil:
-		return deny("policy_unreadable", "The project's assignment policy cannot be read, so nobody but an operator may."), nil
+		return deny("policy_unreadable", "The project's assignment policy cannot be read, so nobody but an operator may."), nil //nolint:nilerr // that it cannot be read is the ruling
 	case mode == assignmentProtected:
 		return d.grantFor(ctx, project, issue)
 	default:

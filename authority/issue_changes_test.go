@@ -59,8 +59,10 @@ func TestWhoChangesTasks(t *testing.T) {
 	wantRefusal(t, "an unknown task", err, ErrIssueNotFound)
 	_, err = k.UpdateIssue(t.Context(), member, issue.ID, IssuePatch{ParentID: To(secret.ID)})
 	wantRefusal(t, "under a hidden parent", err, ErrIssueNotFound)
-	_, err = k.UpdateIssue(t.Context(), k.operator, issue.ID, IssuePatch{Title: ptr(""), Status: ptr("open"), Visibility: ptr("hidden"),
-		ExecutionWorkspaceSettings: To(json.RawMessage(`1`))})
+	_, err = k.UpdateIssue(t.Context(), k.operator, issue.ID, IssuePatch{
+		Title: ptr(""), Status: ptr("open"), Visibility: ptr("hidden"),
+		ExecutionWorkspaceSettings: To(json.RawMessage(`1`)),
+	})
 	wantField(t, "everything wrong", err, "body.title", "body.status", "body.visibility", "body.executionWorkspaceSettings")
 }
 
@@ -114,20 +116,41 @@ func TestAChangeOfTheBindingCountsUpAndDropsTheChoice(t *testing.T) {
 		patch IssuePatch
 		want  bindingOf
 	}{
-		{"bind", IssuePatch{ExecutionWorkspaceID: To(f.workspace.ID)},
-			bindingOf{Project: "project", Source: "oldest", Workspace: "workspace", Preference: "reuse_existing", Mode: "shared_workspace"}},
-		{"bind to another, whose source is null", IssuePatch{ExecutionWorkspaceID: To(f.spare.ID)},
-			bindingOf{Project: "project", Workspace: "spare", Preference: "reuse_existing", Mode: "isolated_workspace"}},
-		{"unbind", IssuePatch{ExecutionWorkspaceID: ToNull[uuid.UUID]()},
-			bindingOf{Project: "project", Mode: "isolated_workspace"}},
-		{"another source", IssuePatch{ProjectWorkspaceID: To(f.oldest)},
-			bindingOf{Project: "project", Source: "oldest", Mode: "isolated_workspace"}},
-		{"a preference", IssuePatch{ExecutionWorkspacePreference: To("isolated_workspace")},
-			bindingOf{Project: "project", Source: "oldest", Preference: "isolated_workspace", Mode: "isolated_workspace"}},
-		{"settings", IssuePatch{ExecutionWorkspaceSettings: To(json.RawMessage(`{"mode": "operator_branch"}`))},
-			bindingOf{Project: "project", Source: "oldest", Preference: "isolated_workspace", Mode: "operator_branch"}},
-		{"another project, and with it the source", IssuePatch{ProjectID: To(f.otherProject)},
-			bindingOf{Project: "other project", Preference: "isolated_workspace", Mode: "operator_branch"}},
+		{
+			"bind",
+			IssuePatch{ExecutionWorkspaceID: To(f.workspace.ID)},
+			bindingOf{Project: "project", Source: "oldest", Workspace: "workspace", Preference: "reuse_existing", Mode: "shared_workspace"},
+		},
+		{
+			"bind to another, whose source is null",
+			IssuePatch{ExecutionWorkspaceID: To(f.spare.ID)},
+			bindingOf{Project: "project", Workspace: "spare", Preference: "reuse_existing", Mode: "isolated_workspace"},
+		},
+		{
+			"unbind",
+			IssuePatch{ExecutionWorkspaceID: ToNull[uuid.UUID]()},
+			bindingOf{Project: "project", Mode: "isolated_workspace"},
+		},
+		{
+			"another source",
+			IssuePatch{ProjectWorkspaceID: To(f.oldest)},
+			bindingOf{Project: "project", Source: "oldest", Mode: "isolated_workspace"},
+		},
+		{
+			"a preference",
+			IssuePatch{ExecutionWorkspacePreference: To("isolated_workspace")},
+			bindingOf{Project: "project", Source: "oldest", Preference: "isolated_workspace", Mode: "isolated_workspace"},
+		},
+		{
+			"settings",
+			IssuePatch{ExecutionWorkspaceSettings: To(json.RawMessage(`{"mode": "operator_branch"}`))},
+			bindingOf{Project: "project", Source: "oldest", Preference: "isolated_workspace", Mode: "operator_branch"},
+		},
+		{
+			"another project, and with it the source",
+			IssuePatch{ProjectID: To(f.otherProject)},
+			bindingOf{Project: "other project", Preference: "isolated_workspace", Mode: "operator_branch"},
+		},
 	} {
 		choose(int64(i))
 		changed := f.change(issue.ID, c.patch)

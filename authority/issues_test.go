@@ -106,35 +106,55 @@ func TestWhatATaskNamesInAnotherCompanyDoesNotExist(t *testing.T) {
 		patch   func(id uuid.UUID) IssuePatch
 		want    *Refusal
 	}{
-		"parentId": {other.issue,
+		"parentId": {
+			other.issue,
 			func(id *uuid.UUID) IssueInput { return IssueInput{ParentID: id} },
-			func(id uuid.UUID) IssuePatch { return IssuePatch{ParentID: To(id)} }, ErrIssueNotFound},
-		"inheritExecutionWorkspaceFromIssueId": {other.issue,
-			func(id *uuid.UUID) IssueInput { return IssueInput{InheritExecutionWorkspaceFromIssueID: id} }, nil, ErrIssueNotFound},
-		"projectId": {other.project,
+			func(id uuid.UUID) IssuePatch { return IssuePatch{ParentID: To(id)} }, ErrIssueNotFound,
+		},
+		"inheritExecutionWorkspaceFromIssueId": {
+			other.issue,
+			func(id *uuid.UUID) IssueInput { return IssueInput{InheritExecutionWorkspaceFromIssueID: id} }, nil, ErrIssueNotFound,
+		},
+		"projectId": {
+			other.project,
 			func(id *uuid.UUID) IssueInput { return IssueInput{ProjectID: id} },
-			func(id uuid.UUID) IssuePatch { return IssuePatch{ProjectID: To(id)} }, ErrProjectNotFound},
-		"projectWorkspaceId": {other.source,
+			func(id uuid.UUID) IssuePatch { return IssuePatch{ProjectID: To(id)} }, ErrProjectNotFound,
+		},
+		"projectWorkspaceId": {
+			other.source,
 			func(id *uuid.UUID) IssueInput { return IssueInput{ProjectWorkspaceID: id} },
-			func(id uuid.UUID) IssuePatch { return IssuePatch{ProjectWorkspaceID: To(id)} }, ErrProjectWorkspaceNotFound},
-		"assigneeAgentId": {other.agent,
+			func(id uuid.UUID) IssuePatch { return IssuePatch{ProjectWorkspaceID: To(id)} }, ErrProjectWorkspaceNotFound,
+		},
+		"assigneeAgentId": {
+			other.agent,
 			func(id *uuid.UUID) IssueInput { return IssueInput{AssigneeAgentID: id} },
-			func(id uuid.UUID) IssuePatch { return IssuePatch{AssigneeAgentID: To(id)} }, ErrAgentNotFound},
-		"executionWorkspaceId": {other.workspace,
+			func(id uuid.UUID) IssuePatch { return IssuePatch{AssigneeAgentID: To(id)} }, ErrAgentNotFound,
+		},
+		"executionWorkspaceId": {
+			other.workspace,
 			func(id *uuid.UUID) IssueInput { return IssueInput{ExecutionWorkspaceID: id} },
-			func(id uuid.UUID) IssuePatch { return IssuePatch{ExecutionWorkspaceID: To(id)} }, ErrWorkspaceNotFound},
-		"executionRunId": {other.run,
+			func(id uuid.UUID) IssuePatch { return IssuePatch{ExecutionWorkspaceID: To(id)} }, ErrWorkspaceNotFound,
+		},
+		"executionRunId": {
+			other.run,
 			func(id *uuid.UUID) IssueInput { return IssueInput{ExecutionRunID: id} },
-			func(id uuid.UUID) IssuePatch { return IssuePatch{ExecutionRunID: To(id)} }, ErrRunNotFound},
-		"checkoutRunId": {other.run,
+			func(id uuid.UUID) IssuePatch { return IssuePatch{ExecutionRunID: To(id)} }, ErrRunNotFound,
+		},
+		"checkoutRunId": {
+			other.run,
 			func(id *uuid.UUID) IssueInput { return IssueInput{CheckoutRunID: id} },
-			func(id uuid.UUID) IssuePatch { return IssuePatch{CheckoutRunID: To(id)} }, ErrRunNotFound},
-		"privacyRootIssueId": {other.issue,
+			func(id uuid.UUID) IssuePatch { return IssuePatch{CheckoutRunID: To(id)} }, ErrRunNotFound,
+		},
+		"privacyRootIssueId": {
+			other.issue,
 			func(id *uuid.UUID) IssueInput { return IssueInput{PrivacyRootIssueID: id} },
-			func(id uuid.UUID) IssuePatch { return IssuePatch{PrivacyRootIssueID: To(id)} }, ErrIssueNotFound},
-		"privacyParentIssueId": {other.issue,
+			func(id uuid.UUID) IssuePatch { return IssuePatch{PrivacyRootIssueID: To(id)} }, ErrIssueNotFound,
+		},
+		"privacyParentIssueId": {
+			other.issue,
 			func(id *uuid.UUID) IssueInput { return IssueInput{PrivacyParentIssueID: id} },
-			func(id uuid.UUID) IssuePatch { return IssuePatch{PrivacyParentIssueID: To(id)} }, ErrIssueNotFound},
+			func(id uuid.UUID) IssuePatch { return IssuePatch{PrivacyParentIssueID: To(id)} }, ErrIssueNotFound,
+		},
 	} {
 		for where, id := range map[string]uuid.UUID{"of another company": c.foreign, "of nowhere": uuid.New()} {
 			in := c.input(&id)

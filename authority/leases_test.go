@@ -109,12 +109,18 @@ func TestWhatALeaseNamesInAnotherCompanyDoesNotExist(t *testing.T) {
 		want   *Refusal
 	}{
 		"run": {foreign.run, func(in *LeaseInput, id *uuid.UUID) { in.HeartbeatRunID = id }, nil, ErrRunNotFound},
-		"replacing run": {foreign.run, func(in *LeaseInput, id *uuid.UUID) { in.ReplacedByRunID = id },
-			func(id uuid.UUID) LeasePatch { return LeasePatch{ReplacedByRunID: To(id)} }, ErrRunNotFound},
-		"task": {foreign.issue, func(in *LeaseInput, id *uuid.UUID) { in.IssueID = id },
-			func(id uuid.UUID) LeasePatch { return LeasePatch{IssueID: To(id)} }, ErrIssueNotFound},
-		"workspace": {foreign.workspace, func(in *LeaseInput, id *uuid.UUID) { in.ExecutionWorkspaceID = id },
-			func(id uuid.UUID) LeasePatch { return LeasePatch{ExecutionWorkspaceID: To(id)} }, ErrWorkspaceNotFound},
+		"replacing run": {
+			foreign.run, func(in *LeaseInput, id *uuid.UUID) { in.ReplacedByRunID = id },
+			func(id uuid.UUID) LeasePatch { return LeasePatch{ReplacedByRunID: To(id)} }, ErrRunNotFound,
+		},
+		"task": {
+			foreign.issue, func(in *LeaseInput, id *uuid.UUID) { in.IssueID = id },
+			func(id uuid.UUID) LeasePatch { return LeasePatch{IssueID: To(id)} }, ErrIssueNotFound,
+		},
+		"workspace": {
+			foreign.workspace, func(in *LeaseInput, id *uuid.UUID) { in.ExecutionWorkspaceID = id },
+			func(id uuid.UUID) LeasePatch { return LeasePatch{ExecutionWorkspaceID: To(id)} }, ErrWorkspaceNotFound,
+		},
 		"environment": {uuid.New(), func(in *LeaseInput, id *uuid.UUID) { in.EnvironmentID = *id }, nil, ErrEnvironmentNotFound},
 	} {
 		for _, id := range []uuid.UUID{c.id, uuid.New()} {

@@ -111,8 +111,10 @@ func TestASourceSaysWhereItsFilesAre(t *testing.T) {
 		"repository nowhere":     {ProjectWorkspaceInput{SourceType: "git_repo", RepoRef: &ref}, []string{"body.repoUrl"}},
 		"unknown":                {ProjectWorkspaceInput{SourceType: "ftp"}, []string{"body.sourceType"}},
 		"none":                   {ProjectWorkspaceInput{}, []string{"body.sourceType"}},
-		"blank texts": {ProjectWorkspaceInput{SourceType: "empty", Cwd: &empty, RepoURL: &empty, RepoRef: &empty},
-			[]string{"body.cwd", "body.repoUrl", "body.repoRef"}},
+		"blank texts": {
+			ProjectWorkspaceInput{SourceType: "empty", Cwd: &empty, RepoURL: &empty, RepoRef: &empty},
+			[]string{"body.cwd", "body.repoUrl", "body.repoRef"},
+		},
 	} {
 		c.in.Name = "Source"
 		source, err := d.AddProjectWorkspace(t.Context(), d.operator, project, c.in, Once{})
@@ -120,8 +122,10 @@ func TestASourceSaysWhereItsFilesAre(t *testing.T) {
 			wantField(t, what, err, c.wrong...)
 			continue
 		}
-		got := ProjectWorkspaceInput{Name: source.Name, SourceType: source.SourceType, Cwd: source.Cwd,
-			RepoURL: source.RepoURL, RepoRef: source.RepoRef, IsPrimary: source.IsPrimary}
+		got := ProjectWorkspaceInput{
+			Name: source.Name, SourceType: source.SourceType, Cwd: source.Cwd,
+			RepoURL: source.RepoURL, RepoRef: source.RepoRef, IsPrimary: source.IsPrimary,
+		}
 		if diff := cmp.Diff(c.in, got); err != nil || diff != "" {
 			t.Errorf("%s: %v (-given +kept):\n%s", what, err, diff)
 		}

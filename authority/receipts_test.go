@@ -25,8 +25,10 @@ func TestAReceiptIsRejectedWithItsReason(t *testing.T) {
 		"a machine of no provider":       {func(in *LeaseInput) { in.Provider = nil }, nil, "provider_local"},
 		"a provider without a name":      {func(in *LeaseInput) { in.Provider = ptr("") }, nil, "provider_local"},
 		"a lease without a machine's id": {func(in *LeaseInput) { in.ProviderLeaseID = nil }, nil, "provider_lease_mismatch"},
-		"an empty machine's id": {func(in *LeaseInput) { in.ProviderLeaseID = ptr("") },
-			func(in *ReceiptInput) { in.ProviderLeaseID = "" }, "provider_lease_mismatch"},
+		"an empty machine's id": {
+			func(in *LeaseInput) { in.ProviderLeaseID = ptr("") },
+			func(in *ReceiptInput) { in.ProviderLeaseID = "" }, "provider_lease_mismatch",
+		},
 		"another machine":     {nil, func(in *ReceiptInput) { in.ProviderLeaseID = "sandbox-2" }, "provider_lease_mismatch"},
 		"another run":         {nil, func(in *ReceiptInput) { in.RunID = &other.ID }, "lease_run_mismatch"},
 		"a running machine":   {nil, func(in *ReceiptInput) { in.State = "running" }, "state_not_final"},

@@ -163,10 +163,10 @@ func (a *application) chooser() Principal {
 // binding is what the task will be bound to by the choice.
 func (a *application) binding(ctx context.Context) (binding, error) {
 	chosen, settings := a.pending.Selection, a.task.ExecutionWorkspaceSettings
-	switch {
-	case chosen.Kind == SelectExisting:
+	switch chosen.Kind {
+	case SelectExisting:
 		return a.bindTo(ctx, *chosen.WorkspaceID)
-	case chosen.Kind == SelectTaskDirectory:
+	case SelectTaskDirectory:
 		return unbound(nil, settings), nil
 	}
 	if err := a.requireSource(ctx); err != nil {

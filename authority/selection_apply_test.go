@@ -17,16 +17,26 @@ func TestEachKindOfChoiceBecomesItsBinding(t *testing.T) {
 		choice Selection
 		want   bindingOf
 	}{
-		{"its own directory", taskDirectory,
-			bindingOf{Project: "project", Preference: "isolated_workspace", Mode: "isolated_workspace"}},
-		{"an existing workspace", existing(f.workspace.ID),
-			bindingOf{Project: "project", Source: "oldest", Workspace: "workspace", Preference: "reuse_existing", Mode: "operator_branch"}},
-		{"an existing workspace without a source", existing(f.spare.ID),
-			bindingOf{Project: "project", Workspace: "spare", Preference: "reuse_existing", Mode: "isolated_workspace"}},
-		{"a new one from a source", fromSource(f.primary, SourceIsolated),
-			bindingOf{Project: "project", Source: "primary", Preference: "isolated_workspace", Mode: "isolated_workspace"}},
-		{"the one that the source's tasks share", fromSource(f.primary, SourceShared),
-			bindingOf{Project: "project", Source: "primary", Workspace: "shared", Preference: "reuse_existing", Mode: "shared_workspace"}},
+		{
+			"its own directory", taskDirectory,
+			bindingOf{Project: "project", Preference: "isolated_workspace", Mode: "isolated_workspace"},
+		},
+		{
+			"an existing workspace", existing(f.workspace.ID),
+			bindingOf{Project: "project", Source: "oldest", Workspace: "workspace", Preference: "reuse_existing", Mode: "operator_branch"},
+		},
+		{
+			"an existing workspace without a source", existing(f.spare.ID),
+			bindingOf{Project: "project", Workspace: "spare", Preference: "reuse_existing", Mode: "isolated_workspace"},
+		},
+		{
+			"a new one from a source", fromSource(f.primary, SourceIsolated),
+			bindingOf{Project: "project", Source: "primary", Preference: "isolated_workspace", Mode: "isolated_workspace"},
+		},
+		{
+			"the one that the source's tasks share", fromSource(f.primary, SourceShared),
+			bindingOf{Project: "project", Source: "primary", Workspace: "shared", Preference: "reuse_existing", Mode: "shared_workspace"},
+		},
 	} {
 		f.selected(task.ID, choose(c.choice, int64(i), c.what))
 		got := f.applied(task.ID)

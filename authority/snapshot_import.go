@@ -36,7 +36,7 @@ func (s *Service) fillSnapshot(ctx context.Context, by Principal, row db.Snapsho
 	if err != nil {
 		return Snapshot{}, ErrSnapshotContent.Say("The content is not an archive that can be restored: %s.", err)
 	}
-	stored, err := os.Open(archive) //nolint:gosec // our own temporary file
+	stored, err := os.Open(archive)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("read the imported snapshot: %w", err)
 	}
@@ -59,7 +59,7 @@ func (s *Service) fillSnapshot(ctx context.Context, by Principal, row db.Snapsho
 }
 
 func writeArchive(path string, content io.Reader) (snapshot.Digest, error) {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // our own temporary file
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return snapshot.Digest{}, fmt.Errorf("make room for an imported snapshot: %w", err)
 	}

@@ -43,7 +43,8 @@ func First[Row any](rows *[]Row) *Row {
 // Run sends what was queued. A pipeline runs once.
 func (p *Pipeline) Run(ctx context.Context, on interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
-}) error {
+},
+) error {
 	return on.SendBatch(ctx, &p.batch).Close()
 }
 

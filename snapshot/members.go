@@ -30,7 +30,7 @@ func parseHeader(header *tar.Header) (entry, error) {
 	refuse := func(problem string) (entry, error) {
 		return entry{}, &ArchiveError{Path: header.Name, Problem: problem}
 	}
-	e := entry{mtime: header.ModTime, size: header.Size, mode: fs.FileMode(header.Mode).Perm()}
+	e := entry{mtime: header.ModTime, size: header.Size, mode: fs.FileMode(header.Mode).Perm()} //nolint:gosec // Perm keeps nine bits
 	switch header.Typeflag {
 	case tar.TypeReg:
 		e.kind = KindFile

@@ -77,7 +77,7 @@ func init() {
 			return "", err
 		}
 		if _, err := snapshot.Restore(context.Background(), args[0], args[1], digestOf(archive), snapshot.Limits{}); err != nil {
-			return err.Error(), nil
+			return err.Error(), nil //nolint:nilerr // the refusal is what the parent asked for
 		}
 		return "restored", nil
 	}

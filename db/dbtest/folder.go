@@ -39,7 +39,7 @@ func newFolder() (string, error) {
 func chooseBase() (string, error) {
 	bases := []string{os.TempDir(), "/tmp", "/var/tmp"}
 	var fs syscall.Statfs_t
-	if err := syscall.Statfs(memory, &fs); err == nil && fs.Bavail*uint64(fs.Bsize) > enoughMemory {
+	if err := syscall.Statfs(memory, &fs); err == nil && fs.Bavail*uint64(fs.Bsize) > enoughMemory { //nolint:gosec // a block size is positive
 		bases = append([]string{memory}, bases...)
 	}
 	var why error

@@ -64,7 +64,7 @@ func (s search) fetched(ctx context.Context) (binaries, error) {
 	major := cmp.Or(s.major, fetchMajor)
 	version, known := fetchable[major]
 	if !known {
-		return binaries{}, fmt.Errorf("Postgres %d is not among the versions that can be fetched", major)
+		return binaries{}, fmt.Errorf("version %d of Postgres is not among the versions that can be fetched", major)
 	}
 	s.log.Info("fetching Postgres", "version", version, "from", f.repository, "into", f.cache)
 	dir, err := f.fetch(ctx, version, platform())
@@ -292,12 +292,12 @@ func openToAll(dir string) error {
 // platform is the artifact's name for this machine.
 func platform() string {
 	arch := runtime.GOARCH
-	switch {
-	case arch == "arm64":
+	switch arch {
+	case "arm64":
 		arch = "arm64v8"
-	case arch == "arm":
+	case "arm":
 		arch = "arm32v7"
-	case arch == "386":
+	case "386":
 		arch = "i386"
 	}
 	if _, err := os.Stat("/etc/alpine-release"); err == nil && runtime.GOOS == "linux" {

@@ -196,7 +196,7 @@ func (s *Server) disownStalePID() error {
 	}
 	pid, err := strconv.Atoi(lines[0])
 	if err != nil || pid <= 0 || !processExists(pid) {
-		return nil
+		return nil //nolint:nilerr // no number is no process, and Postgres goes on over such a file
 	}
 	if isServerOf(pid, s.data()) {
 		return fmt.Errorf("private Postgres: %w: process %d serves %s, and this program did not start it; "+

@@ -176,7 +176,7 @@ func (s *Server) start(ctx context.Context, binDir string) error {
 	if err != nil {
 		return err
 	}
-	go s.supervise(p)
+	go s.supervise(p) //nolint:gosec // it watches until Stop, not until the start is over
 	s.log.Info("private Postgres started",
 		"dir", s.dir, "version", s.binaries.version, "user", s.account.name,
 		"socket", s.sockets, "took", time.Since(began).Round(time.Millisecond))
