@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 
@@ -62,11 +63,15 @@ func execute(args []string) int {
 		panic(err) // the structure above is wrong, whatever the arguments
 	}
 	parsed, err := parser.Parse(args)
-	switch {
-	case exited: // --help and --version have printed what they are for
+	if exited { // --help and --version have printed what they are for
 		return exit
+	}
+	var misunderstood *kong.ParseError
+	switch {
+	case errors.As(err, &misunderstood):
+		return report(os.Stderr, misunderstood.Context, usageError{err})
 	case err != nil:
-		return report(os.Stderr, parsed, usageError{err})
+		return report(os.Stderr, nil, usageError{err})
 	}
 	return report(os.Stderr, parsed, parsed.Run())
 }
