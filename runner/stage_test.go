@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
@@ -124,6 +125,7 @@ type play struct {
 	Options
 	stdout  *os.File
 	notices *notebook
+	hold    string // a call that does not come through
 }
 
 // notebook takes notices from any goroutine.
@@ -276,9 +278,21 @@ func callName(r *http.Request) string {
 // respond is an answer of a service that is not there.
 func respond(r *http.Request, status int, problem client.Problem) *http.Response {
 	body := fmt.Sprintf(`{"status":%d,"code":%q,"detail":%q}`, status, problem.Code, problem.Detail)
+	return reply(r, status, "application/problem+json", body)
+}
+
+func respondJSON(r *http.Request, value object) *http.Response {
+	body, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // the test made it
+	}
+	return reply(r, http.StatusOK, "application/json", string(body))
+}
+
+func reply(r *http.Request, status int, kind, body string) *http.Response {
 	return &http.Response{
 		Status: http.StatusText(status), StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"application/problem+json"}}, Request: r,
+		Header: http.Header{"Content-Type": {kind}}, Request: r,
 		Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
 	}
 }
