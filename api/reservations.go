@@ -19,6 +19,7 @@ type ReserveRequest struct {
 	ExistingWorkspaceID *uuid.UUID `json:"existingWorkspaceId,omitempty" format:"uuid" doc:"If given, the task must be bound to this workspace."`
 	Source              *Object    `json:"source,omitempty" doc:"If given, the workspace must have been made from it; a new one is."`
 	ExpectedEpoch       *int64     `json:"expectedEpoch,omitempty" minimum:"0" maximum:"9007199254740991" doc:"If given, the workspace must be at this epoch."`
+	WaitSeconds         int        `json:"waitSeconds,omitempty" minimum:"0" maximum:"60" doc:"Only 0 so far: a reservation answers at once."`
 }
 
 // Reservation is a granted one.
@@ -98,7 +99,7 @@ func (s *server) reservations() {
 		reservation, err := s.rules.Reserve(ctx, by, authority.ReserveInput{
 			IssueID: in.IssueID, RunID: b.RunID, AgentID: b.AgentID, EnvironmentID: b.EnvironmentID, ProjectID: b.ProjectID,
 			ProjectWorkspaceID: b.ProjectWorkspaceID, ExistingWorkspaceID: b.ExistingWorkspaceID,
-			Source: b.Source.raw(), ExpectedEpoch: b.ExpectedEpoch,
+			Source: b.Source.raw(), ExpectedEpoch: b.ExpectedEpoch, WaitSeconds: b.WaitSeconds,
 		}, in.once(ctx))
 		return answer(reservation, err, reservationOf)
 	})

@@ -27,6 +27,7 @@ type ReserveInput struct {
 	ExistingWorkspaceID *uuid.UUID
 	Source              json.RawMessage
 	ExpectedEpoch       *int64
+	WaitSeconds         int // 0; waiting is not there yet, and says so
 }
 
 // Reservation is a granted one. Replayed is true when the run was the writer already, and nothing
@@ -56,6 +57,10 @@ const reserveTries = 3
 func (s *Service) Reserve(ctx context.Context, by Principal, in ReserveInput, once Once) (Reservation, error) {
 	if by.Role != RoleRun && by.Role != RoleOperator {
 		return Reservation{}, s.refuseToReserve(ctx, by, in)
+	}
+	if in.WaitSeconds != 0 {
+		return Reservation{}, ErrValidation.At("body.waitSeconds",
+			"waiting is not there yet: leave it out, and ask again after retryAfterMs")
 	}
 	company, err := s.companyOfIssue(ctx, by, in.IssueID)
 	if err != nil {

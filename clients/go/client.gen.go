@@ -1799,6 +1799,9 @@ type ReserveRequest struct {
 
 	// Source If given, the workspace must have been made from it; a new one is.
 	Source map[string]interface{} `json:"source,omitempty"`
+
+	// WaitSeconds Only 0 so far: a reservation answers at once.
+	WaitSeconds *int64 `json:"waitSeconds,omitempty"`
 }
 
 // ResourceType What kind of thing is asked about. The set is open: clients treat a value that they do not know as "do not act".
