@@ -343,3 +343,30 @@ func contents(t *testing.T, dir string) map[string]string {
 func dirOf(path string) string { return filepath.Dir(path) }
 
 func trimmed(text []byte) string { return strings.TrimSpace(string(text)) }
+
+// emptyBytes is an archive without files.
+var emptyBytes, emptyArchive = snapshot.Empty()
+
+func merge(a, b object) object {
+	all := object{}
+	for _, from := range []object{a, b} {
+		for name, value := range from {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+// tokenOf is the token that a running command has.
+func (s *stage) tokenOf(p *play) string {
+	s.t.Helper()
+	return p.awaitFile("../token")
+}
+
+func (s *stage) put(path, token string, content []byte) int {
+	s.t.Helper()
+	return s.Send(apitest.Request{
+		Method: http.MethodPut, Path: path, Token: token, Body: bytes.NewReader(content),
+		Header: http.Header{"Content-Type": {"application/octet-stream"}},
+	}).Status
+}
