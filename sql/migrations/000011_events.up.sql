@@ -19,6 +19,10 @@ CREATE TABLE events (
 );
 
 CREATE INDEX events_by_workspace ON events (workspace_id, id) WHERE workspace_id IS NOT NULL;
+-- The events of a task's selections are also the memory of its request keys: a key is
+-- scheduled once and applied once, for as long as the task lives.
+CREATE UNIQUE INDEX events_selection_once ON events (issue_id, (data ->> 'requestKey'), kind)
+    WHERE kind IN ('selection.scheduled', 'selection.applied');
 
 CREATE TRIGGER events_append_only BEFORE UPDATE OR DELETE ON events
     FOR EACH ROW EXECUTE FUNCTION refuse_history_change();

@@ -1,1 +1,0 @@
-DROP FUNCTION principal_reads_company(uuid, text, uuid, uuid);
