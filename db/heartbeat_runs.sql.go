@@ -13,6 +13,48 @@ import (
 	"github.com/google/uuid"
 )
 
+const finishRun = `-- name: FinishRun :one
+UPDATE heartbeat_runs
+SET status = $1, finished_at = clock_timestamp(), finished_by = $2::text, updated_at = clock_timestamp()
+WHERE company_id = $3 AND id = $4 AND finished_at IS NULL
+RETURNING id, company_id, agent_id, issue_id, status, runtime_mode, context_snapshot, bound_issue_id, started_at, finished_at, finished_by, last_renewed_at, created_at, updated_at
+`
+
+type FinishRunParams struct {
+	Status     string
+	FinishedBy string
+	CompanyID  uuid.UUID
+	RunID      uuid.UUID
+}
+
+// A terminal status is final. Zero rows: the run has one.
+func (q *Queries) FinishRun(ctx context.Context, db DBTX, arg FinishRunParams) (HeartbeatRun, error) {
+	row := db.QueryRow(ctx, finishRun,
+		arg.Status,
+		arg.FinishedBy,
+		arg.CompanyID,
+		arg.RunID,
+	)
+	var i HeartbeatRun
+	err := row.Scan(
+		&i.ID,
+		&i.CompanyID,
+		&i.AgentID,
+		&i.IssueID,
+		&i.Status,
+		&i.RuntimeMode,
+		&i.ContextSnapshot,
+		&i.BoundIssueID,
+		&i.StartedAt,
+		&i.FinishedAt,
+		&i.FinishedBy,
+		&i.LastRenewedAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
 const getRun = `-- name: GetRun :one
 SELECT id, company_id, agent_id, issue_id, status, runtime_mode, context_snapshot, bound_issue_id, started_at, finished_at, finished_by, last_renewed_at, created_at, updated_at FROM heartbeat_runs WHERE id = $1
 `
@@ -165,4 +207,102 @@ func (q *Queries) ListRuns(ctx context.Context, db DBTX, arg ListRunsParams) ([]
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockRun = `-- name: LockRun :one
+SELECT id, company_id, agent_id, issue_id, status, runtime_mode, context_snapshot, bound_issue_id, started_at, finished_at, finished_by, last_renewed_at, created_at, updated_at FROM heartbeat_runs WHERE company_id = $1 AND id = $2 FOR UPDATE
+`
+
+type LockRunParams struct {
+	CompanyID uuid.UUID
+	RunID     uuid.UUID
+}
+
+func (q *Queries) LockRun(ctx context.Context, db DBTX, arg LockRunParams) (HeartbeatRun, error) {
+	row := db.QueryRow(ctx, lockRun, arg.CompanyID, arg.RunID)
+	var i HeartbeatRun
+	err := row.Scan(
+		&i.ID,
+		&i.CompanyID,
+		&i.AgentID,
+		&i.IssueID,
+		&i.Status,
+		&i.RuntimeMode,
+		&i.ContextSnapshot,
+		&i.BoundIssueID,
+		&i.StartedAt,
+		&i.FinishedAt,
+		&i.FinishedBy,
+		&i.LastRenewedAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
+const shareLockRun = `-- name: ShareLockRun :one
+SELECT id, company_id, agent_id, issue_id, status, runtime_mode, context_snapshot, bound_issue_id, started_at, finished_at, finished_by, last_renewed_at, created_at, updated_at FROM heartbeat_runs WHERE company_id = $1 AND id = $2 FOR SHARE
+`
+
+type ShareLockRunParams struct {
+	CompanyID uuid.UUID
+	RunID     uuid.UUID
+}
+
+// Zero rows: no such run in the company.
+func (q *Queries) ShareLockRun(ctx context.Context, db DBTX, arg ShareLockRunParams) (HeartbeatRun, error) {
+	row := db.QueryRow(ctx, shareLockRun, arg.CompanyID, arg.RunID)
+	var i HeartbeatRun
+	err := row.Scan(
+		&i.ID,
+		&i.CompanyID,
+		&i.AgentID,
+		&i.IssueID,
+		&i.Status,
+		&i.RuntimeMode,
+		&i.ContextSnapshot,
+		&i.BoundIssueID,
+		&i.StartedAt,
+		&i.FinishedAt,
+		&i.FinishedBy,
+		&i.LastRenewedAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
+const startRun = `-- name: StartRun :one
+UPDATE heartbeat_runs
+SET status = 'running', started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp()
+WHERE company_id = $1 AND id = $2 AND status IN ('queued', 'scheduled_retry')
+RETURNING id, company_id, agent_id, issue_id, status, runtime_mode, context_snapshot, bound_issue_id, started_at, finished_at, finished_by, last_renewed_at, created_at, updated_at
+`
+
+type StartRunParams struct {
+	CompanyID uuid.UUID
+	RunID     uuid.UUID
+}
+
+// Zero rows: the run is not waiting to start.
+func (q *Queries) StartRun(ctx context.Context, db DBTX, arg StartRunParams) (HeartbeatRun, error) {
+	row := db.QueryRow(ctx, startRun, arg.CompanyID, arg.RunID)
+	var i HeartbeatRun
+	err := row.Scan(
+		&i.ID,
+		&i.CompanyID,
+		&i.AgentID,
+		&i.IssueID,
+		&i.Status,
+		&i.RuntimeMode,
+		&i.ContextSnapshot,
+		&i.BoundIssueID,
+		&i.StartedAt,
+		&i.FinishedAt,
+		&i.FinishedBy,
+		&i.LastRenewedAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
 }
