@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -370,3 +371,5 @@ func (s *stage) put(path, token string, content []byte) int {
 		Header: http.Header{"Content-Type": {"application/octet-stream"}},
 	}).Status
 }
+
+func itoa(n int) string { return strconv.Itoa(n) }
