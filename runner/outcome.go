@@ -56,9 +56,9 @@ func holderIn(details map[string]any) string {
 		return ""
 	}
 	h := d.Holder
-	text := fmt.Sprintf("  held by run %q (%q)", h.RunID, h.RunStatus)
+	text := fmt.Sprintf("  held by run %s (%s)", plain(h.RunID), plain(h.RunStatus))
 	if h.IssueID != nil {
-		text += fmt.Sprintf(" of task %q", *h.IssueID)
+		text += " of task " + plain(*h.IssueID)
 	}
 	text += fmt.Sprintf(" at epoch %d, since %s", h.Epoch, h.Since.UTC().Format(time.RFC3339))
 	if h.LastRenewedAt != nil {
