@@ -123,7 +123,12 @@ type AccessGrant struct {
 	CreatedAt     time.Time
 }
 
-func accessGrantOf(row db.IssueAccessGrant) AccessGrant { return AccessGrant(row) }
+func accessGrantOf(row db.IssueAccessGrant) AccessGrant {
+	return AccessGrant{
+		CompanyID: row.CompanyID, IssueID: row.IssueID,
+		PrincipalType: row.PrincipalType, PrincipalID: row.PrincipalID, CreatedAt: row.CreatedAt,
+	}
+}
 
 // ListAccessGrants lists who may read a private task beside those that the task names itself.
 func (s *Service) ListAccessGrants(ctx context.Context, by Principal, issue uuid.UUID, page Page) (List[AccessGrant], error) {

@@ -50,7 +50,12 @@ type ProjectMember struct {
 	CreatedAt     time.Time
 }
 
-func projectMemberOf(row db.ProjectMember) ProjectMember { return ProjectMember(row) }
+func projectMemberOf(row db.ProjectMember) ProjectMember {
+	return ProjectMember{
+		CompanyID: row.CompanyID, ProjectID: row.ProjectID,
+		PrincipalType: row.PrincipalType, PrincipalID: row.PrincipalID, CreatedAt: row.CreatedAt,
+	}
+}
 
 // CreateProject makes a project. Operators only.
 func (s *Service) CreateProject(

@@ -90,7 +90,7 @@ func (q *Queries) FindDefaultSource(ctx context.Context, db DBTX, arg FindDefaul
 }
 
 const getIssueAccessGrant = `-- name: GetIssueAccessGrant :one
-SELECT company_id, issue_id, principal_type, principal_id, created_at FROM issue_access_grants
+SELECT company_id, issue_id, principal_type, principal_id, created_at, agent_id FROM issue_access_grants
 WHERE company_id = $1 AND issue_id = $2
   AND principal_type = $3 AND principal_id = $4
 `
@@ -118,6 +118,7 @@ func (q *Queries) GetIssueAccessGrant(ctx context.Context, db DBTX, arg GetIssue
 		&i.PrincipalType,
 		&i.PrincipalID,
 		&i.CreatedAt,
+		&i.AgentID,
 	)
 	return i, err
 }
@@ -314,7 +315,7 @@ func (q *Queries) IsTaskRunning(ctx context.Context, db DBTX, arg IsTaskRunningP
 }
 
 const listIssueAccessGrants = `-- name: ListIssueAccessGrants :many
-SELECT g.company_id, g.issue_id, g.principal_type, g.principal_id, g.created_at FROM issue_access_grants g
+SELECT g.company_id, g.issue_id, g.principal_type, g.principal_id, g.created_at, g.agent_id FROM issue_access_grants g
 WHERE g.company_id = $1 AND g.issue_id = $2
   AND ($3::timestamptz IS NULL
        OR (g.created_at, g.principal_id) > ($3::timestamptz, $4::uuid))
@@ -351,6 +352,7 @@ func (q *Queries) ListIssueAccessGrants(ctx context.Context, db DBTX, arg ListIs
 			&i.PrincipalType,
 			&i.PrincipalID,
 			&i.CreatedAt,
+			&i.AgentID,
 		); err != nil {
 			return nil, err
 		}

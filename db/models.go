@@ -184,6 +184,7 @@ type IssueAccessGrant struct {
 	PrincipalType string
 	PrincipalID   uuid.UUID
 	CreatedAt     time.Time
+	AgentID       *uuid.UUID
 }
 
 // One row a lease: the receipt that proves its machine stopped, or in "missing" why there is none.
@@ -224,6 +225,7 @@ type ProjectMember struct {
 	PrincipalType string
 	PrincipalID   uuid.UUID
 	CreatedAt     time.Time
+	AgentID       *uuid.UUID
 }
 
 type ProjectWorkspace struct {

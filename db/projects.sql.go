@@ -28,7 +28,7 @@ func (q *Queries) ClearPrimarySource(ctx context.Context, db DBTX, projectID uui
 }
 
 const getProjectMember = `-- name: GetProjectMember :one
-SELECT company_id, project_id, principal_type, principal_id, created_at FROM project_members
+SELECT company_id, project_id, principal_type, principal_id, created_at, agent_id FROM project_members
 WHERE project_id = $1 AND principal_type = $2 AND principal_id = $3
 `
 
@@ -47,6 +47,7 @@ func (q *Queries) GetProjectMember(ctx context.Context, db DBTX, arg GetProjectM
 		&i.PrincipalType,
 		&i.PrincipalID,
 		&i.CreatedAt,
+		&i.AgentID,
 	)
 	return i, err
 }
@@ -161,7 +162,7 @@ func (q *Queries) InsertProjectWorkspace(ctx context.Context, db DBTX, arg Inser
 }
 
 const listProjectMembers = `-- name: ListProjectMembers :many
-SELECT m.company_id, m.project_id, m.principal_type, m.principal_id, m.created_at FROM project_members m
+SELECT m.company_id, m.project_id, m.principal_type, m.principal_id, m.created_at, m.agent_id FROM project_members m
 WHERE m.project_id = $1
   AND ($2::timestamptz IS NULL
        OR (m.created_at, m.principal_id) > ($2::timestamptz, $3::uuid))
@@ -196,6 +197,7 @@ func (q *Queries) ListProjectMembers(ctx context.Context, db DBTX, arg ListProje
 			&i.PrincipalType,
 			&i.PrincipalID,
 			&i.CreatedAt,
+			&i.AgentID,
 		); err != nil {
 			return nil, err
 		}

@@ -17,6 +17,8 @@ CREATE TABLE project_members (
     principal_type text NOT NULL,
     principal_id   uuid NOT NULL,
     created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    agent_id       uuid GENERATED ALWAYS AS (CASE WHEN principal_type = 'agent' THEN principal_id END) STORED,
+    CONSTRAINT project_members_agent_fkey FOREIGN KEY (company_id, agent_id) REFERENCES agents (company_id, id),
     CONSTRAINT project_members_pkey PRIMARY KEY (project_id, principal_type, principal_id),
     CONSTRAINT project_members_project_fkey FOREIGN KEY (company_id, project_id) REFERENCES projects (company_id, id),
     CONSTRAINT project_members_principal_type CHECK (principal_type IN ('user', 'agent'))

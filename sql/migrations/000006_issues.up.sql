@@ -59,6 +59,8 @@ CREATE TABLE issue_access_grants (
     principal_type text NOT NULL,
     principal_id   uuid NOT NULL,
     created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    agent_id       uuid GENERATED ALWAYS AS (CASE WHEN principal_type = 'agent' THEN principal_id END) STORED,
+    CONSTRAINT issue_access_grants_agent_fkey FOREIGN KEY (company_id, agent_id) REFERENCES agents (company_id, id),
     CONSTRAINT issue_access_grants_pkey PRIMARY KEY (issue_id, principal_type, principal_id),
     CONSTRAINT issue_access_grants_issue_fkey FOREIGN KEY (company_id, issue_id) REFERENCES issues (company_id, id),
     CONSTRAINT issue_access_grants_principal_type CHECK (principal_type IN ('user', 'agent'))
