@@ -31,8 +31,11 @@ INSERT INTO instance_settings DEFAULT VALUES;
 
 -- History is never changed or removed. Grants keep the service from it; this
 -- trigger keeps the owner's slip of the hand from it.
+--
+-- This and every other trigger function looks into the schema public first, whatever the
+-- session's path: a temporary table of the same name would lead a guard astray.
 CREATE FUNCTION refuse_history_change() RETURNS trigger
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION '% on % is refused: its rows are history', TG_OP, TG_TABLE_NAME
         USING ERRCODE = 'restrict_violation', CONSTRAINT = TG_TABLE_NAME || '_append_only';

@@ -45,7 +45,7 @@ ALTER TABLE issues
 -- A terminal status is final, and whom a run belongs to never changes: proof and
 -- tokens speak about the run as it was.
 CREATE FUNCTION guard_heartbeat_run() RETURNS trigger
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     IF OLD.status IN ('succeeded', 'interrupted', 'failed', 'cancelled', 'timed_out')
        AND (NEW.status, NEW.finished_at) IS DISTINCT FROM (OLD.status, OLD.finished_at) THEN
@@ -54,7 +54,7 @@ BEGIN
     END IF;
     IF (NEW.id, NEW.company_id, NEW.agent_id, NEW.created_at)
        IS DISTINCT FROM (OLD.id, OLD.company_id, OLD.agent_id, OLD.created_at)
-       OR (OLD.issue_id IS NOT NULL AND NEW.issue_id IS DISTINCT FROM OLD.issue_id)
+       OR (OLD.bound_issue_id IS NOT NULL AND NEW.issue_id IS DISTINCT FROM OLD.issue_id)
        OR NEW.context_snapshot ->> 'issueId' IS DISTINCT FROM OLD.context_snapshot ->> 'issueId' THEN
         RAISE EXCEPTION 'run % keeps its company, agent and task', OLD.id
             USING ERRCODE = 'check_violation', CONSTRAINT = 'heartbeat_runs_identity';

@@ -43,7 +43,7 @@ CREATE INDEX environment_leases_by_company ON environment_leases (company_id, cr
 -- Leases go forward only: what left `active` never returns to it (a reused machine
 -- is a new lease), and one that ended with its machine cleaned away is settled.
 CREATE FUNCTION guard_environment_lease() RETURNS trigger
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     IF (NEW.id, NEW.company_id, NEW.environment_id, NEW.heartbeat_run_id, NEW.provider, NEW.provider_lease_id,
         NEW.acquired_at, NEW.created_at)

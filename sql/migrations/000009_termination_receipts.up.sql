@@ -27,7 +27,7 @@ CREATE INDEX termination_receipts_by_run ON termination_receipts (run_id);
 
 -- A confirmation older than the machine is about another machine.
 CREATE FUNCTION guard_termination_receipt() RETURNS trigger
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     IF EXISTS (SELECT FROM environment_leases l WHERE l.id = NEW.lease_id AND l.acquired_at > NEW.confirmed_at) THEN
         RAISE EXCEPTION 'receipt for lease % is older than the lease', NEW.lease_id

@@ -64,7 +64,7 @@ ALTER TABLE environment_leases ADD CONSTRAINT environment_leases_workspace_fkey
 -- moves by one; a writer comes only with a new epoch; and over another writer only when
 -- that one ended, left nothing unsaved, and every machine of it is proven stopped.
 CREATE FUNCTION guard_execution_workspace() RETURNS trigger
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     IF (NEW.id, NEW.company_id, NEW.created_at, NEW.derived_from_execution_workspace_id)
        IS DISTINCT FROM (OLD.id, OLD.company_id, OLD.created_at, OLD.derived_from_execution_workspace_id) THEN
@@ -135,7 +135,7 @@ CREATE TRIGGER workspace_privacy_sources_no_truncate BEFORE TRUNCATE ON workspac
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_history_change();
 
 CREATE FUNCTION remember_bound_issue() RETURNS trigger
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     INSERT INTO workspace_privacy_sources (company_id, workspace_id, issue_id)
     VALUES (NEW.company_id, NEW.execution_workspace_id, NEW.id)
@@ -154,7 +154,7 @@ CREATE TRIGGER issues_remember_binding_on_update AFTER UPDATE ON issues
 -- A workspace remembers the issue it came from, and one derived from another takes
 -- all that the other remembers.
 CREATE FUNCTION remember_workspace_origin() RETURNS trigger
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     INSERT INTO workspace_privacy_sources (company_id, workspace_id, issue_id)
     SELECT NEW.company_id, NEW.id, NEW.source_issue_id WHERE NEW.source_issue_id IS NOT NULL

@@ -31,7 +31,7 @@ CREATE TRIGGER events_no_truncate BEFORE TRUNCATE ON events
 
 -- Receipts tell their own event.
 CREATE FUNCTION record_receipt_event() RETURNS trigger
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     INSERT INTO events (company_id, kind, run_id, actor, data)
     VALUES (NEW.company_id, 'receipt.recorded', NEW.run_id, NEW.recorded_by, jsonb_build_object(
@@ -65,7 +65,7 @@ CREATE TABLE refusals (
 );
 
 CREATE FUNCTION record_refusal_event() RETURNS trigger
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     INSERT INTO events (company_id, kind, workspace_id, issue_id, run_id, epoch, actor, data)
     VALUES (NEW.company_id, 'reservation.refused', NEW.workspace_id, NEW.issue_id, NEW.run_id, NEW.epoch, NEW.actor,
@@ -78,7 +78,7 @@ CREATE TRIGGER refusals_event AFTER INSERT ON refusals
     FOR EACH ROW EXECUTE FUNCTION record_refusal_event();
 
 CREATE FUNCTION guard_refusal() RETURNS trigger
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     IF (NEW.id, NEW.company_id, NEW.issue_id, NEW.workspace_id, NEW.run_id, NEW.epoch, NEW.code, NEW.actor, NEW.first_at)
        IS DISTINCT FROM

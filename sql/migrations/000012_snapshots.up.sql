@@ -42,7 +42,7 @@ ALTER TABLE execution_workspaces ADD CONSTRAINT execution_workspaces_snapshot_fk
 -- A snapshot's content and origin never change; its state moves once, from pending to
 -- committed or abandoned. One that was imported without bytes takes them once.
 CREATE FUNCTION guard_snapshot() RETURNS trigger
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     IF (NEW.id, NEW.company_id, NEW.workspace_id, NEW.epoch, NEW.run_id, NEW.parent_snapshot_id, NEW.dirty_marks,
         NEW.created_by, NEW.created_at)
@@ -75,7 +75,7 @@ CREATE TRIGGER snapshots_no_truncate BEFORE TRUNCATE ON snapshots
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_history_change();
 
 CREATE FUNCTION record_snapshot_event() RETURNS trigger
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     INSERT INTO events (company_id, kind, workspace_id, run_id, epoch, actor, data)
     VALUES (NEW.company_id, 'snapshot.' || NEW.state, NEW.workspace_id, NEW.run_id, NEW.epoch, NEW.created_by,

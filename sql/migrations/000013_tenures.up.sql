@@ -46,7 +46,7 @@ CREATE UNIQUE INDEX tenures_one_open_by_run ON tenures (run_id) WHERE ended_at I
 CREATE INDEX tenures_by_run ON tenures (run_id, epoch);
 
 CREATE FUNCTION guard_tenure() RETURNS trigger
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     IF OLD.ended_at IS NOT NULL OR NEW.ended_at IS NULL OR
        (NEW.id, NEW.company_id, NEW.workspace_id, NEW.epoch, NEW.run_id, NEW.issue_id, NEW.started_at, NEW.started_by,
@@ -63,13 +63,24 @@ $$;
 
 CREATE TRIGGER tenures_guard BEFORE UPDATE ON tenures
     FOR EACH ROW EXECUTE FUNCTION guard_tenure();
+-- History is made by what happens: a tenure is never told afterwards.
+CREATE FUNCTION refuse_closed_tenure() RETURNS trigger
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION 'tenure % is recorded when it begins, not when it is over', NEW.id
+        USING ERRCODE = 'check_violation', CONSTRAINT = 'tenures_inserted_open';
+END;
+$$;
+
+CREATE TRIGGER tenures_inserted_open BEFORE INSERT ON tenures
+    FOR EACH ROW WHEN (NEW.ended_at IS NOT NULL) EXECUTE FUNCTION refuse_closed_tenure();
 CREATE TRIGGER tenures_no_delete BEFORE DELETE ON tenures
     FOR EACH ROW EXECUTE FUNCTION refuse_history_change();
 CREATE TRIGGER tenures_no_truncate BEFORE TRUNCATE ON tenures
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_history_change();
 
 CREATE FUNCTION record_tenure_event() RETURNS trigger
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
         INSERT INTO events (company_id, kind, workspace_id, issue_id, run_id, epoch, actor, data)
@@ -91,7 +102,7 @@ CREATE TRIGGER tenures_event AFTER INSERT OR UPDATE ON tenures
 -- The document and the history say the same at every commit: a writer has the open
 -- tenure of its epoch, and where nobody writes no tenure is open.
 CREATE FUNCTION check_writer_tenure() RETURNS trigger
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
     workspace uuid := CASE WHEN TG_TABLE_NAME = 'tenures' THEN (to_jsonb(NEW) ->> 'workspace_id')::uuid ELSE NEW.id END;
 BEGIN
