@@ -1,6 +1,43 @@
-// Package runner is what `berth run` does around a command: it takes the
-// directory, starts the command, and brings everything the command started to
-// an end before anything is saved or released.
+// Package runner is what `berth run` does around a command: it reserves the
+// workspace, brings its files, runs the command on them, and saves and gives
+// back once everything that the command started has come to an end.
+//
+// # A run, step by step
+//
+// [Run] speaks to the service as any client does. Each step is safe to repeat
+// and, when it has no answer, is repeated for a bounded time:
+//
+//	look ahead   refuses what needs no run to be refused; changes nothing
+//	create       the run; from here on all calls go by the run's own token
+//	apply        a choice of the workspace that waits for the next run
+//	reserve      the run is the writer, at an epoch; renewals begin
+//	restore      the current snapshot's files, unless the directory has them
+//	dirty        the service, and then the directory's [Marker], hear that the
+//	             files may differ from what is saved: before they can
+//	command      in a [Tree], with [Environment]
+//	save         pack, announce, upload, commit
+//	end          the run ends, which gives the workspace back in the same call
+//
+// What goes wrong before "dirty" ends the run as cancelled. After it the one way
+// out is a save, however the command came to its end, since anything else would
+// give the workspace back without the work. Where that is impossible the run
+// keeps the workspace, the directory keeps the work, and a person is told how to
+// go on:
+//
+//	the save fails              held, marked unsaved; save by hand with the run's token
+//	the tree's end is unproven  the same, once nothing of it is left
+//	the tenure is lost          the tree is ended at once; the files stay, saved nowhere
+//	the wrapper is killed       the tree is ended; held, marked unsaved
+//
+// Nobody gets a workspace because time passed. So a renewal that has no answer
+// is no reason to end the command, however long the service is away; only an
+// answer is, and then every refusal is, also one that this program does not
+// know. Nothing here remembers "held": each call that writes shows run and epoch,
+// and the service says at that moment whether they still count.
+//
+// A first signal cuts off what comes before the command, is passed on to the
+// command, and cuts off nothing after it; the last steps have a context of their
+// own, and only a second signal gives them up, aloud.
 //
 // # The process tree
 //

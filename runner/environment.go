@@ -61,9 +61,13 @@ func (e Environment) Apply(base []string) []string {
 type tokenFile struct{ dir string }
 
 // newTokenFile makes the file in a directory of its own, outside the workspace:
-// what is in there is saved.
-func newTokenFile(token string) (tokenFile, error) {
-	dir, err := os.MkdirTemp(os.Getenv("XDG_RUNTIME_DIR"), "berth-run-") // mode 0700
+// what is in there is saved. A run that is killed leaves it; its token then lives
+// for a day at most.
+func newTokenFile(in, token string) (tokenFile, error) {
+	if in == "" {
+		in = os.Getenv("XDG_RUNTIME_DIR")
+	}
+	dir, err := os.MkdirTemp(in, "berth-run-") // mode 0700
 	if err != nil {
 		if dir, err = os.MkdirTemp("", "berth-run-"); err != nil {
 			return tokenFile{}, fmt.Errorf("make a file for the run's token: %w", err)

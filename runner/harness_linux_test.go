@@ -330,19 +330,3 @@ func describe(pids []int) string {
 	}
 	return strings.Join(list, ", ")
 }
-
-// eventually polls a condition until it holds or the limit has passed.
-func eventually(t *testing.T, limit time.Duration, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	poll := time.NewTicker(5 * time.Millisecond)
-	defer poll.Stop()
-	for !holds() {
-		select {
-		case <-poll.C:
-		case <-deadline.C:
-			t.Fatalf("not within %s: %s", limit, what)
-		}
-	}
-}

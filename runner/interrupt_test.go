@@ -216,7 +216,6 @@ func (s *stage) requireSavedByHand(p *play, unsaved *UnsavedError) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(func() { tokenFile{dir: dirOf(unsaved.TokenFile)}.remove() })
 	if info, err := os.Stat(unsaved.TokenFile); err != nil || info.Mode().Perm() != 0o600 {
 		s.t.Errorf("the token file has %v, %v; want 0600", info.Mode(), err)
 	}

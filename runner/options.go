@@ -45,7 +45,8 @@ type Options struct {
 	// terminal, long transfers show how far they are. Nil is nowhere.
 	Notices io.Writer
 
-	pace pace // tests scale it
+	pace     pace   // tests scale it
+	tokensIn string // where the run's token is kept; the user's own place when empty
 }
 
 func (o Options) withDefaults() Options {

@@ -62,5 +62,5 @@ func (p pace) retry(try int, err error) (wait time.Duration, again bool) {
 
 // jitter spreads what many clients do at the same time: it is a quarter around d.
 func jitter(d time.Duration) time.Duration {
-	return d*3/4 + rand.N(d/2+1)
+	return d*3/4 + rand.N(d/2+1) //nolint:gosec // it only has to differ between clients
 }

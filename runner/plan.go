@@ -178,8 +178,10 @@ func (d *Dir) empty() (bool, error) {
 	}
 	// A workspace's files may have been none, or have all been deleted; whether
 	// that was saved is for the marker to say.
-	marker, err := ReadMarker(d.path)
-	return err != nil || !marker.Unsaved, nil
+	if marker, err := ReadMarker(d.path); err == nil && marker.Unsaved {
+		return false, nil
+	}
+	return true, nil
 }
 
 // clearMarker makes a directory that has only Berth's note in it really empty.
@@ -225,11 +227,11 @@ func (d *Dir) moveAside() (aside string, err error) {
 // refusePrecious keeps a slip of the keyboard from moving a home directory.
 func (d *Dir) refusePrecious() error {
 	home, err := os.UserHomeDir()
-	if err != nil {
-		return nil
+	if err == nil {
+		home, err = filepath.EvalSymlinks(home)
 	}
-	if home, err = filepath.EvalSymlinks(home); err != nil {
-		return nil
+	if err != nil {
+		return nil //nolint:nilerr // without a home there is none to protect
 	}
 	for ; ; home = filepath.Dir(home) {
 		if home == d.path {

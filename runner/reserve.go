@@ -135,7 +135,7 @@ func (s *session) createRun(ctx context.Context, issue *client.Issue, agent uuid
 	if s.own, err = connect(s.Options, created.Token); err != nil {
 		return err
 	}
-	if s.tokens, err = newTokenFile(created.Token); err != nil {
+	if s.tokens, err = newTokenFile(s.tokensIn, created.Token); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {

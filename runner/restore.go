@@ -79,7 +79,7 @@ func (s *session) fetch(ctx context.Context, plan Plan) error {
 		if err != nil {
 			return nil, err
 		}
-		defer os.Remove(archive)
+		defer func() { _ = os.Remove(archive) }()
 		if !prepared {
 			if err := s.prepare(plan); err != nil {
 				return nil, err

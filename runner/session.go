@@ -47,8 +47,6 @@ func (s *session) claim() client.Claim {
 	return client.Claim{RunID: s.run.ID, Epoch: s.workspace.Authority.Epoch}
 }
 
-func (s *session) workspaceID() uuid.UUID { return s.workspace.ID }
-
 // marker is the note for the directory.
 func (s *session) marker(of uuid.UUID, unsaved bool, fingerprint string) Marker {
 	return Marker{

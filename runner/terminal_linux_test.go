@@ -45,7 +45,7 @@ func onTerminal(t *testing.T, pipe bool, script string) *terminalSession {
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	line.Close()
+	_ = line.Close()
 	t.Cleanup(func() { _ = s.cmd.Process.Kill() })
 	go func() { _, _ = io.Copy(s, keyboard) }()
 	return s
@@ -134,7 +134,7 @@ const shellPipeVariable = "RUNNER_TEST_SHELL_PIPE"
 func shellMain() int {
 	signal.Ignore(syscall.SIGTTOU)
 	dir := os.Getenv(shellVariable)
-	os.Unsetenv(shellVariable)
+	_ = os.Unsetenv(shellVariable)
 	output := os.Stdout
 	if os.Getenv(shellPipeVariable) != "" {
 		read, write, err := os.Pipe()

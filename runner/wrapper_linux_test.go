@@ -65,7 +65,7 @@ func (s *stage) process(issue uuid.UUID, script string) *ownProcess {
 	}
 	p.cmd = exec.Command("/proc/self/exe")
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal of whoever runs the tests
-	p.cmd.Env = append(os.Environ(), runVariable+"="+string(order), markVariable+"="+p.mark)
+	p.cmd.Env = append(os.Environ(), "TMPDIR="+s.t.TempDir(), "XDG_RUNTIME_DIR=", runVariable+"="+string(order), markVariable+"="+p.mark)
 	p.cmd.Stderr = &p.stderr
 	p.cmd.WaitDelay = 5 * time.Second
 	s.t.Cleanup(func() {
