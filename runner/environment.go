@@ -26,7 +26,8 @@ const ownVariables = "BERTH_"
 //
 // No other variable of Berth's is passed on: some of them are secrets of the
 // operator, or of the service, and the rest would steer commands of Berth's own
-// that the command starts.
+// that the command starts. It hides nothing that the command's user can read
+// elsewhere, such as the operator token's file: run agents as another user.
 type Environment struct {
 	URL         string
 	RunID       uuid.UUID

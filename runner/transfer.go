@@ -92,6 +92,7 @@ type progress struct {
 	mu      sync.Mutex // a request's body is read by a goroutine of the transport
 	done    int64
 	shown   time.Time
+	visible bool
 	cleared bool
 }
 
@@ -116,7 +117,7 @@ func (p *progress) add(n int) {
 	if p.cleared || time.Since(p.shown) < progressPause {
 		return
 	}
-	p.shown = time.Now()
+	p.shown, p.visible = time.Now(), true
 	fmt.Fprintf(p.terminal, "\r\033[Kberth: %s, %s of %s (%d %%)", p.doing, bytesText(p.done), bytesText(p.size), 100*p.done/max(p.size, 1))
 }
 
@@ -127,7 +128,9 @@ func (p *progress) clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cleared = true
-	fmt.Fprint(p.terminal, "\r\033[K")
+	if p.visible {
+		fmt.Fprint(p.terminal, "\r\033[K")
+	}
 }
 
 // bytesText is a size for people.
