@@ -22,29 +22,39 @@ var attacksOnTheWriter = []attack{
 	{"over a live writer", takes("{held}"), "execution_workspaces_handover_needs_proof"},
 	{"over unsaved work", takes("{left.dirty}"), "execution_workspaces_handover_needs_proof"},
 	{"over a writer without proof", takes("{left.failed}"), "execution_workspaces_handover_needs_proof"},
-	{"over a writer that is declared ended in passing",
+	{
+		"over a writer that is declared ended in passing",
 		`UPDATE heartbeat_runs SET status = 'failed', finished_at = now() WHERE id = {writer};` + takes("{held}"),
-		"execution_workspaces_handover_needs_proof"},
+		"execution_workspaces_handover_needs_proof",
+	},
 	{"a writer without a tenure", takes("{free}"), "tenures_match_writer"},
 	{"a writer gone, and its tenure left open", `UPDATE execution_workspaces SET writer_run_id = NULL WHERE id = {held}`, "tenures_match_writer"},
-	{"a live writer replaced in two steps",
-		`UPDATE execution_workspaces SET writer_run_id = NULL WHERE id = {held};` + takes("{held}"), "tenures_match_writer"},
+	{
+		"a live writer replaced in two steps",
+		`UPDATE execution_workspaces SET writer_run_id = NULL WHERE id = {held};` + takes("{held}"), "tenures_match_writer",
+	},
 	{"a workspace that begins with a writer", `INSERT INTO execution_workspaces
 		(id, company_id, name, mode, strategy_type, provider_type, writer_run_id)
 		VALUES ({new}, {company}, 'New', 'isolated_workspace', 'task_directory', 'cloud_sandbox', {idle})`, "tenures_match_writer"},
-	{"a run that holds two", `UPDATE execution_workspaces SET writer_run_id = {writer}, epoch = epoch + 1 WHERE id = {free}`,
-		"execution_workspaces_run_holds_one"},
+	{
+		"a run that holds two", `UPDATE execution_workspaces SET writer_run_id = {writer}, epoch = epoch + 1 WHERE id = {free}`,
+		"execution_workspaces_run_holds_one",
+	},
 	{"no run at all as a writer", `UPDATE execution_workspaces
 		SET writer_run_id = '00000000-0000-0000-0000-000000000000', epoch = epoch + 1 WHERE id = {free}`, "execution_workspaces_writer_not_zero"},
-	{"another company's writer", `UPDATE execution_workspaces SET writer_run_id = {their.idle}, epoch = epoch + 1 WHERE id = {free}`,
-		"execution_workspaces_writer_fkey"},
+	{
+		"another company's writer", `UPDATE execution_workspaces SET writer_run_id = {their.idle}, epoch = epoch + 1 WHERE id = {free}`,
+		"execution_workspaces_writer_fkey",
+	},
 	{"unsaved work declared saved", `UPDATE execution_workspaces SET dirty = false WHERE id = {left.dirty}`, "execution_workspaces_dirty_until_saved"},
 	{"unsaved work of nobody", `UPDATE execution_workspaces SET dirty = true WHERE id = {free}`, "execution_workspaces_dirty_has_writer"},
 	{"closed under its writer", `UPDATE execution_workspaces SET status = 'archived' WHERE id = {held}`, "execution_workspaces_closed_has_no_writer"},
-	{"an epoch that clients would round", `INSERT INTO execution_workspaces
+	{
+		"an epoch that clients would round", `INSERT INTO execution_workspaces
 		(id, company_id, name, mode, strategy_type, provider_type, epoch)
 		VALUES ({new}, {company}, 'New', 'isolated_workspace', 'task_directory', 'cloud_sandbox', 9007199254740992)`,
-		"execution_workspaces_epoch_bounds"},
+		"execution_workspaces_epoch_bounds",
+	},
 	{"another identity", `UPDATE execution_workspaces SET id = {new} WHERE id = {free}`, "execution_workspaces_identity"},
 	{"another company", `UPDATE execution_workspaces SET company_id = {their.company} WHERE id = {free}`, "execution_workspaces_identity"},
 	{"another origin", `UPDATE execution_workspaces SET derived_from_execution_workspace_id = NULL WHERE id = {held}`, "execution_workspaces_identity"},
@@ -52,10 +62,14 @@ var attacksOnTheWriter = []attack{
 	{"fewer marks", `UPDATE execution_workspaces SET dirty_marks = -1 WHERE id = {free}`, "execution_workspaces_counters_forward"},
 	{"an id again", `INSERT INTO execution_workspaces (id, company_id, name, mode, strategy_type, provider_type)
 		VALUES ({free}, {company}, 'Again', 'isolated_workspace', 'task_directory', 'cloud_sandbox')`, "execution_workspaces_pkey"},
-	{"a saved state that is not committed", `UPDATE execution_workspaces SET snapshot_id = {pending} WHERE id = {held}`,
-		"execution_workspaces_snapshot_committed"},
-	{"another workspace's saved state", `UPDATE execution_workspaces SET snapshot_id = {saved} WHERE id = {free}`,
-		"execution_workspaces_snapshot_committed"},
+	{
+		"a saved state that is not committed", `UPDATE execution_workspaces SET snapshot_id = {pending} WHERE id = {held}`,
+		"execution_workspaces_snapshot_committed",
+	},
+	{
+		"another workspace's saved state", `UPDATE execution_workspaces SET snapshot_id = {saved} WHERE id = {free}`,
+		"execution_workspaces_snapshot_committed",
+	},
 	{"no saved state any more", `UPDATE execution_workspaces SET snapshot_id = NULL WHERE id = {held}`, "execution_workspaces_snapshot_committed"},
 }
 
@@ -75,21 +89,31 @@ var attacksOnTheHistory = []attack{
 	{"a tenure at a used epoch", opens("{held}", "4", "{idle}"), "tenures_epoch_once"},
 	{"a second tenure of a run", opens("{free}", "3", "{writer}"), "tenures_one_open_by_run"},
 	{"a tenure of no writer", opens("{free}", "3", "{idle}"), "tenures_match_writer"},
-	{"a tenure that was over before it was recorded", `INSERT INTO tenures
+	{
+		"a tenure that was over before it was recorded", `INSERT INTO tenures
 		(id, company_id, workspace_id, epoch, run_id, started_at, started_by, ended_at, ended_how, ended_by)
 		VALUES ({new}, {company}, {free}, 2, {idle}, now() - interval '2 hours', 'test', now() - interval '1 hour', 'release', 'test')`,
-		"tenures_inserted_open"},
-	{"a tenure that ends before it began",
+		"tenures_inserted_open",
+	},
+	{
+		"a tenure that ends before it began",
 		`UPDATE tenures SET ended_at = started_at - interval '1 second', ended_how = 'release', ended_by = 'test' WHERE id = {tenure}`,
-		"tenures_ends_after_start"},
-	{"a tenure that ends in an instant",
-		`UPDATE tenures SET ended_at = started_at, ended_how = 'release', ended_by = 'test' WHERE id = {tenure}`, "tenures_ends_after_start"},
-	{"a tenure that ends while its run writes",
+		"tenures_ends_after_start",
+	},
+	{
+		"a tenure that ends in an instant",
+		`UPDATE tenures SET ended_at = started_at, ended_how = 'release', ended_by = 'test' WHERE id = {tenure}`, "tenures_ends_after_start",
+	},
+	{
+		"a tenure that ends while its run writes",
 		`UPDATE tenures SET ended_at = clock_timestamp() + interval '1 second', ended_how = 'release', ended_by = 'test' WHERE id = {tenure}`,
-		"tenures_match_writer"},
-	{"a takeover without a reason",
+		"tenures_match_writer",
+	},
+	{
+		"a takeover without a reason",
 		`UPDATE tenures SET ended_at = clock_timestamp() + interval '1 second', ended_how = 'takeover', ended_by = 'test' WHERE id = {tenure}`,
-		"tenures_takeover_reason"},
+		"tenures_takeover_reason",
+	},
 	{"a tenure of another run", `UPDATE tenures SET run_id = {idle} WHERE id = {tenure}`, noRight},
 	{"a tenure that began earlier", `UPDATE tenures SET started_at = now() - interval '1 day' WHERE id = {tenure}`, noRight},
 	{"a snapshot of another epoch", `UPDATE snapshots SET epoch = 5 WHERE id = {pending}`, "snapshots_identity"},
@@ -173,10 +197,14 @@ func TestTheGuardsAreNotLedAstrayByTablesOfTheSameName(t *testing.T) {
 		for _, aim := range []struct{ what, statement, want string }{
 			{"a live writer", `UPDATE public.heartbeat_runs SET last_renewed_at = now() WHERE id = {writer};
 				UPDATE public.execution_workspaces SET writer_run_id = {idle}, epoch = epoch + 1 WHERE id = {held}`, "execution_workspaces_handover_needs_proof"},
-			{"a writer without proof", `UPDATE public.execution_workspaces SET writer_run_id = {idle}, epoch = epoch + 1 WHERE id = {left.failed}`,
-				"execution_workspaces_handover_needs_proof"},
-			{"a writer without a tenure", `UPDATE public.execution_workspaces SET writer_run_id = {idle}, epoch = epoch + 1 WHERE id = {free}`,
-				"tenures_match_writer"},
+			{
+				"a writer without proof", `UPDATE public.execution_workspaces SET writer_run_id = {idle}, epoch = epoch + 1 WHERE id = {left.failed}`,
+				"execution_workspaces_handover_needs_proof",
+			},
+			{
+				"a writer without a tenure", `UPDATE public.execution_workspaces SET writer_run_id = {idle}, epoch = epoch + 1 WHERE id = {free}`,
+				"tenures_match_writer",
+			},
 		} {
 			w.wantRefused("decoy "+name+", "+aim.what, w.try(w.service, decoy+";"+aim.statement), aim.want, noRight)
 		}

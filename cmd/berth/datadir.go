@@ -9,7 +9,7 @@ import (
 // What the data directory holds; `berth serve` makes all of it.
 const (
 	defaultDataDir    = ".berth"
-	operatorTokenFile = "operator-token" //nolint:gosec // the name of a file, not a secret
+	operatorTokenFile = "operator-token"
 	privateServerDir  = "postgres"
 	snapshotsDir      = "snapshots"
 )

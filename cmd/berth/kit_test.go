@@ -33,7 +33,7 @@ func testAll(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	program = filepath.Join(dir, "berth")
 	build := exec.Command("go", "build", "-buildvcs=false", "-o", program, ".")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
@@ -101,8 +101,6 @@ type result struct {
 	code           int
 }
 
-// id is the output of a create.
-func (r result) id() string { return strings.TrimSpace(r.stdout) }
 
 // invoke runs a command line to its end.
 func invoke(t testing.TB, dir string, env []string, args ...string) result {

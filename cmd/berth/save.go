@@ -24,7 +24,7 @@ type saveCommand struct {
 
 // Run makes the directory's files the saved state of the workspace.
 func (c saveCommand) Run(ctx context.Context, stdout io.Writer) error {
-	held, err := c.claimFlags.or(c.Dir)
+	held, err := c.or(c.Dir)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ type restoreCommand struct {
 
 // Run brings the workspace's saved files into the directory.
 func (c restoreCommand) Run(ctx context.Context, stdout io.Writer) error {
-	held, err := c.claimFlags.tenure()
+	held, err := c.tenure()
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func (c serveCommand) Run(ctx context.Context, stdout io.Writer) error {
 // interrupted is nil when a start failed because somebody wanted it to end.
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // whoever asked for the end is not told that the start failed
 	}
 	return err
 }

@@ -19,7 +19,8 @@ type privateServer struct {
 	dataDir string // absolute
 }
 
-func (p privateServer) ownerURL() string   { return p.server.URL(postgres.Owner, postgres.Database) }
+func (p privateServer) ownerURL() string { return p.server.URL(postgres.Owner, postgres.Database) }
+
 func (p privateServer) serviceURL() string { return p.server.URL(postgres.Service, postgres.Database) }
 
 // startPrivate starts the private server of the data directory, which it makes
