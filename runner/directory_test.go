@@ -197,7 +197,7 @@ func TestCheckDecidesByTheMarker(t *testing.T) {
 		{"another workspace's, to adopt", true, with(func(m *Marker) { m.WorkspaceID = older }), fresh, ModeAdopt, 0, "of workspace " + older.String()},
 		{"an older snapshot", true, with(func(m *Marker) { m.SnapshotID = &older }), want, ModeRefuse, 0, "current snapshot"},
 		{"no snapshot, where there is one", true, with(func(m *Marker) { m.SnapshotID = nil }), want, ModeRefuse, 0, "current snapshot"},
-		{"work that was not saved", true, with(func(m *Marker) { m.Unsaved = true }), want, ModeRefuse, 0, "berth recover"},
+		{"work that was not saved", true, with(func(m *Marker) { m.Unsaved = true }), want, ModeRefuse, 0, "berth save --dir"},
 		{"work that was not saved, to replace", true, with(func(m *Marker) { m.Unsaved = true }), want, ModeReplace, ActionReplace, ""},
 		{"another workspace's, to replace", true, with(func(m *Marker) { m.WorkspaceID = older }), want, ModeReplace, ActionReplace, ""},
 	} {

@@ -118,7 +118,7 @@ func (d *Dir) checkFiles(ctx context.Context, want Expected, mode Mode) (Plan, e
 	case unmarked:
 		return refuse(orReplace, "it has files that Berth did not put there")
 	case marker.Unsaved:
-		return refuse(fmt.Sprintf("save it with `berth recover --dir %s`, or move it aside with --replace", d.path),
+		return refuse(fmt.Sprintf("save it with that run's token and berth save --dir %s, or move it aside with --replace", shellQuote(d.path)),
 			"it has work of run %s (epoch %d) that was not saved", marker.RunID, marker.Epoch)
 	case !sameSnapshot(marker.SnapshotID, want.SnapshotID):
 		return refuse(orReplace, "its files are not of the workspace's current snapshot")
