@@ -101,7 +101,6 @@ type result struct {
 	code           int
 }
 
-
 // invoke runs a command line to its end.
 func invoke(t testing.TB, dir string, env []string, args ...string) result {
 	t.Helper()

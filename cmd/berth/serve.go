@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"berth/api"
 	"berth/authority"
@@ -31,6 +32,10 @@ type serveCommand struct {
 	LogLevel  slog.Level `default:"info" placeholder:"LEVEL" help:"What it holds: debug, info, warn or error, and what is worse; ${default} unless given."`
 }
 
+// oneWish is how long further signals are taken for the same wish: whoever signals
+// a process and its group, as timeout(1) does, signals twice.
+const oneWish = time.Second
+
 // Run serves until SIGINT or SIGTERM, and then ends in order: requests first,
 // the database last. A second signal ends the program at once, which loses
 // nothing that was answered.
@@ -39,7 +44,7 @@ func (c serveCommand) Run(ctx context.Context, stdout io.Writer) error {
 	slog.SetDefault(log)
 	ctx, forget := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer forget()
-	context.AfterFunc(ctx, forget)
+	context.AfterFunc(ctx, func() { time.AfterFunc(oneWish, forget) })
 
 	door, err := c.listen(ctx)
 	if err != nil {

@@ -177,6 +177,17 @@ func TestCtrlCLetsRequestsFinish(t *testing.T) {
 	}
 }
 
+func TestASecondSignalAtOnceIsTheSameWish(t *testing.T) {
+	t.Parallel()
+	s := start(t, openTempDir(t), nil)
+	for range 3 {
+		_ = s.command.Process.Signal(syscall.SIGTERM)
+	}
+	if code := s.wait(); code != 0 {
+		t.Errorf("exit code %d: %s", code, s.log)
+	}
+}
+
 func TestCtrlCDuringTheStartLeavesNothingRunning(t *testing.T) {
 	t.Parallel()
 	dir := openTempDir(t)
