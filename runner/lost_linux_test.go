@@ -246,7 +246,7 @@ func (p *play) stopFrom(asked func() bool) {
 			return response, err
 		}
 		_ = response.Body.Close()
-		now := time.Now().Add(-time.Hour).UTC()
+		now := time.Now().Add(time.Hour).UTC()
 		return respondJSON(request, object{
 			"lastRenewedAt": now, "token": nil, "tokenExpiresAt": nil,
 			"stopRequested": object{"reason": "tidying up", "deadline": now.Add(300 * time.Millisecond)},

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 
 	client "berth/clients/go"
@@ -71,6 +72,37 @@ func TestASaveThatFailsKeepsTheTenureAndSaysHowToGoOn(t *testing.T) {
 			t.Errorf("%s: saved are %v, were %v", name, after, before)
 		}
 		requireUnsavedMarker(t, p.Dir)
+		s.requireHeld(result)
+		s.requireSavedByHand(p, unsaved)
+	}
+}
+
+// What says "saved" has to say it of this snapshot and of these bytes.
+func TestAnAnswerOfSomethingElseIsNoSave(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	for name, change := range map[string]object{
+		"still pending":    {"state": "pending"},
+		"of a later state": {"state": "a_state_of_next_year"},
+		"another snapshot": {"id": uuid.NewString()},
+		"other bytes":      {"sha256": emptyArchive.SHA256},
+		"no bytes":         {"sha256": nil},
+	} {
+		p := s.script(s.first, "echo "+uuid.NewString()+" > work")
+		p.on(func(call string, request *http.Request, next http.RoundTripper) (*http.Response, error) {
+			if call != "commit" {
+				return next.RoundTrip(request)
+			}
+			id := strings.Split(request.URL.Path, "/")[5]
+			pending := s.Must(http.MethodGet, "/api/execution-workspaces/"+s.workspace+"/snapshots/"+id, nil)
+			pending["state"] = "committed"
+			return respondJSON(request, merge(pending, change)), nil
+		})
+		result, err := p.run()
+		var unsaved *UnsavedError
+		if !errors.As(err, &unsaved) || result.ExitCode != ExitUnsaved {
+			t.Fatalf("%s: got %+v, %v; want unsaved work", name, result, err)
+		}
 		s.requireHeld(result)
 		s.requireSavedByHand(p, unsaved)
 	}
