@@ -77,6 +77,9 @@ func (s *session) finishSaved(ctx context.Context, status client.RunStatus) erro
 		return nil
 	case refusedWith(err, codeWorkspaceDirty):
 		// Somebody with the run's token said that there is more to save.
+		if noteErr := WriteMarker(s.dir.Path(), s.marker(s.result.Saved.ID, true, "")); noteErr != nil {
+			err = errors.Join(err, noteErr)
+		}
 		return s.unsaved(err, status)
 	case refusedWith(err, codeRunFinal):
 		s.note("the work is saved, but somebody else ended the run meanwhile: workspace %s stays reserved until it is proven "+

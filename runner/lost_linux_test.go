@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -214,8 +215,8 @@ func TestARequestToStopEndsTheCommandByItsDeadlineAndSaves(t *testing.T) {
 		if run := s.Must(http.MethodGet, "/api/heartbeat-runs/"+result.RunID.String(), nil); run["status"] != "interrupted" {
 			t.Errorf("%s: the run is %s", name, run["status"])
 		}
-		if !strings.Contains(p.notices.String(), "tidying up") {
-			t.Errorf("%s: nobody says why: %s", name, p.notices)
+		if n := strings.Count(p.notices.String(), "tidying up"); n != 1 {
+			t.Errorf("%s: the reason is told %d times: %s", name, n, p.notices)
 		}
 		s.requireFree()
 	}
@@ -237,6 +238,8 @@ func TestARequestToStopBeforeTheCommandRunsNothing(t *testing.T) {
 
 // stopFrom lets each renewal carry a request to stop, once asked says so; its clock is an hour off this host's.
 func (p *play) stopFrom(asked func() bool) {
+	var once sync.Once
+	var deadline time.Time
 	p.on(func(call string, request *http.Request, next http.RoundTripper) (*http.Response, error) {
 		if call == p.hold {
 			<-request.Context().Done()
@@ -247,9 +250,10 @@ func (p *play) stopFrom(asked func() bool) {
 		}
 		_ = response.Body.Close()
 		now := time.Now().Add(time.Hour).UTC()
+		once.Do(func() { deadline = now.Add(300 * time.Millisecond) })
 		return respondJSON(request, object{
 			"lastRenewedAt": now, "token": nil, "tokenExpiresAt": nil,
-			"stopRequested": object{"reason": "tidying up", "deadline": now.Add(300 * time.Millisecond)},
+			"stopRequested": object{"reason": "tidying up", "deadline": deadline},
 		}), nil
 	})
 }

@@ -34,9 +34,9 @@ type tenure struct {
 
 // stopRequest is somebody's wish that the run ends by itself.
 type stopRequest struct {
-	reason string
-	left   time.Duration // until its deadline, as it was when the service answered
-	came   time.Time
+	client.StopRequest
+	left time.Duration // until its deadline, as it was when the service answered
+	came time.Time
 }
 
 // grace is what is left of the time that the request gives.
@@ -112,12 +112,16 @@ func (t *tenure) take(r *client.Renewal) {
 		return
 	}
 	// The service's own clock against itself: this host's may be off by an hour.
-	request := stopRequest{
-		reason: r.StopRequested.Reason, left: r.StopRequested.Deadline.Sub(r.LastRenewedAt), came: time.Now(),
-	}
+	request := stopRequest{StopRequest: *r.StopRequested, left: r.StopRequested.Deadline.Sub(r.LastRenewedAt), came: time.Now()}
 	t.mu.Lock()
-	t.request = &request
+	known := t.request != nil && t.request.Reason == request.Reason && t.request.Deadline.Equal(request.Deadline)
+	if !known {
+		t.request = &request
+	}
 	t.mu.Unlock()
+	if known { // each renewal tells it again
+		return
+	}
 	select {
 	case t.asked <- struct{}{}:
 	default:
@@ -173,7 +177,7 @@ func (t *tenure) until(ctx context.Context, asked <-chan struct{}) (context.Cont
 		case <-t.lost:
 			cancel(t.ended())
 		case <-asked:
-			cancel(&Interruption{Signal: syscall.SIGTERM, Reason: t.stopRequested().reason})
+			cancel(&Interruption{Signal: syscall.SIGTERM, Reason: t.stopRequested().Reason})
 		case <-ctx.Done():
 		}
 	}()

@@ -200,8 +200,8 @@ func (s *session) attend(tree *Tree) {
 	lost := s.tenure.lost
 	endAsAsked := func() {
 		if request := s.tenure.stopRequested(); request != nil {
-			s.note("the run is asked to end within %s, because %q", request.grace().Round(time.Second), request.reason)
-			tree.End("asked to end: "+request.reason, max(request.grace(), leastGrace))
+			s.note("the run is asked to end within %s, because %q", max(request.grace(), leastGrace).Round(time.Second), request.Reason)
+			tree.End("asked to end: "+request.Reason, max(request.grace(), leastGrace))
 		}
 	}
 	endAsAsked() // what came while the command was started

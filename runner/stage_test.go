@@ -173,6 +173,9 @@ func (p *play) run() (Result, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	result, err := Run(ctx, p.Options)
+	if ctx.Err() != nil {
+		p.t.Error("the run did not end by itself")
+	}
 	p.t.Logf("exit code %d, error %v\n%s%s", result.ExitCode, err, p.notices, p.output())
 	return result, err
 }
