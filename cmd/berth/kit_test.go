@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,28 +21,40 @@ import (
 
 // The tests run the built program, as a person or a script does.
 
-// program is where TestMain built it.
-var program string
+var (
+	// program is where TestMain built it.
+	program string
+	// template is a data directory in which a database was made, and nothing else:
+	// to make one is most of the work of a first start.
+	template string
+	// commonDir is where the common service works.
+	commonDir string
+)
 
 func TestMain(m *testing.M) {
 	os.Exit(testAll(m))
 }
 
 func testAll(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "berth-program-")
+	scratch, err := makeOpenDir()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	program = filepath.Join(dir, "berth")
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", program, ".")
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "build berth:", err)
-		return 1
-	}
+	defer os.RemoveAll(scratch) //nolint:errcheck // what is left of it is in memory, or in the way of nobody
 	defer stopCommon()
+	program, template, commonDir = filepath.Join(scratch, "berth"), filepath.Join(scratch, "template"), filepath.Join(scratch, "common")
+	for _, command := range []*exec.Cmd{
+		exec.Command("go", "build", "-buildvcs=false", "-o", program, "."),
+		exec.Command(program, "migrate", "up", "--data-dir", template),
+		exec.Command("mkdir", commonDir),
+	} {
+		command.Env = clean()
+		if output, err := command.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v: %s\n", command, err, output)
+			return 1
+		}
+	}
 	return m.Run()
 }
 
@@ -65,11 +78,7 @@ func eventually(t testing.TB, what string, holds func() bool) {
 // which t.TempDir is not when the tests run as root.
 func openTempDir(t testing.TB) string {
 	t.Helper()
-	base := ""
-	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
-		base = "/dev/shm"
-	}
-	dir, err := os.MkdirTemp(base, "berth-test-")
+	dir, err := makeOpenDir()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,10 +87,20 @@ func openTempDir(t testing.TB) string {
 			t.Error(err)
 		}
 	})
-	if err := os.Chmod(dir, 0o711); err != nil {
-		t.Fatal(err)
-	}
 	return dir
+}
+
+// makeOpenDir makes it, in memory where that is to be had.
+func makeOpenDir() (string, error) {
+	base := ""
+	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
+		base = "/dev/shm"
+	}
+	dir, err := os.MkdirTemp(base, "berth-test-")
+	if err != nil {
+		return "", err
+	}
+	return dir, os.Chmod(dir, 0o711)
 }
 
 // clean is this process's environment without anything that steers berth.
@@ -169,12 +188,32 @@ func launch(t testing.TB, dir string, env []string, args ...string) (*service, i
 	return s, output
 }
 
-// start starts berth serve in dir and waits until it is ready. The end of the
-// test stops it.
+// start starts berth serve in dir, on a database that is there already, and waits
+// until it is ready. The end of the test stops it.
 func start(t testing.TB, dir string, env []string, args ...string) *service {
 	t.Helper()
+	if _, err := os.Stat(filepath.Join(dir, ".berth")); err != nil && !slices.Contains(args, "--database-url") {
+		giveDatabase(t, dir)
+	}
+	s := startAnew(t, dir, env, args...)
+	t.Cleanup(func() { s.end(syscall.SIGINT) }) // in order, so that nothing writes there any more
+	return s
+}
+
+// giveDatabase puts a data directory with a database into dir.
+func giveDatabase(t testing.TB, dir string) {
+	t.Helper()
+	// cp knows how to keep the owners, of whom one is Postgres's.
+	if output, err := exec.Command("cp", "-a", template, filepath.Join(dir, ".berth")).CombinedOutput(); err != nil {
+		t.Fatalf("copy the database: %v: %s", err, output)
+	}
+}
+
+// startAnew starts berth serve on whatever is in dir, and leaves its end to the
+// caller.
+func startAnew(t testing.TB, dir string, env []string, args ...string) *service {
+	t.Helper()
 	s, output := launch(t, dir, env, args...)
-	t.Cleanup(func() { s.end(syscall.SIGKILL) })
 	lines := bufio.NewScanner(output)
 	for len(s.banner) < 3 && lines.Scan() {
 		s.banner = append(s.banner, lines.Text())
@@ -261,16 +300,14 @@ func running(pid int) bool {
 var common struct {
 	once sync.Once
 	*service
-	cleanups []func()
 }
 
 // company makes a company with the prefix in the common service.
 func company(t testing.TB, prefix string) *service {
 	t.Helper()
 	common.once.Do(func() {
-		keeper := &keeper{TB: t}
-		common.service = start(keeper, openTempDir(keeper), nil)
-		common.cleanups = keeper.cleanups
+		giveDatabase(t, commonDir)
+		common.service = startAnew(t, commonDir, nil)
 	})
 	if common.service == nil {
 		t.Fatal("the common service did not start")
@@ -279,21 +316,16 @@ func company(t testing.TB, prefix string) *service {
 	return common.service
 }
 
-// keeper is a test whose clean-ups wait for the end of all tests.
-type keeper struct {
-	testing.TB
-	cleanups []func()
-}
-
-func (k *keeper) Cleanup(f func()) { k.cleanups = append(k.cleanups, f) }
-
+// stopCommon ends the common service, if any test used it.
 func stopCommon() {
-	for i := len(common.cleanups) - 1; i >= 0; i-- {
-		common.cleanups[i]()
+	if common.service == nil {
+		return
 	}
+	_ = common.command.Process.Signal(syscall.SIGINT)
+	<-common.done
 }
 
-// member reads one member of a JSON object, by its path.
+// memberOf reads one member of a JSON object, by its path.
 func memberOf(t testing.TB, document string, path ...string) any {
 	t.Helper()
 	var value any

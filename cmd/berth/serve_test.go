@@ -13,7 +13,8 @@ import (
 
 func TestServeTellsWhereItIsAndWhatToTryNext(t *testing.T) {
 	t.Parallel()
-	s := start(t, openTempDir(t), nil)
+	s := startAnew(t, openTempDir(t), nil)
+	t.Cleanup(func() { s.end(syscall.SIGINT) })
 	wants(t, s.banner[0], "http://127.0.0.1:", "/docs")
 	path := filepath.Join(s.dir, ".berth/operator-token")
 	wants(t, s.banner[1], path)
