@@ -44,8 +44,8 @@ func (r *rig) findPgbench() *pgbench {
 	)}
 }
 
-// warmUp is how long a new session of pgbench parses, plans and fills its caches; it does not count.
-const warmUp = 2 * time.Second
+// pgbenchSample is the time between two of its progress lines.
+const pgbenchSample = 2 * time.Second
 
 var (
 	pgbenchProgress = regexp.MustCompile(`(?m)^progress: [\d.]+ s, ([\d.]+) tps`)
@@ -60,7 +60,7 @@ func (p *pgbench) rate(s script, sessions int, duration time.Duration) (perSecon
 	seconds := func(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
 	args := []string{
 		"--no-vacuum", "--protocol=prepared", "--client=" + strconv.Itoa(sessions), "--jobs=2",
-		"--time=" + seconds(duration+warmUp), "--progress=" + seconds(warmUp), "--file=" + file,
+		"--time=" + seconds(warmUp()+duration), "--progress=" + seconds(pgbenchSample), "--file=" + file,
 	}
 	for _, constant := range s.constants {
 		args = append(args, "--define="+constant)
@@ -72,11 +72,12 @@ func (p *pgbench) rate(s script, sessions int, duration time.Duration) (perSecon
 		p.rig.b.Fatalf("pgbench: %v\n%s", err, output)
 	}
 	rates := pgbenchProgress.FindAllSubmatch(output, -1)
-	if len(rates) < 2 {
+	rates = rates[min(len(rates), int(warmUp()/pgbenchSample)):]
+	if len(rates) == 0 {
 		p.rig.b.Fatalf("pgbench reports no progress:\n%s", output)
 	}
-	for _, rate := range rates[1:] {
-		perSecond += number(p.rig.b, rate[1]) / float64(len(rates)-1)
+	for _, rate := range rates {
+		perSecond += number(p.rig.b, rate[1]) / float64(len(rates))
 	}
 	found := pgbenchTotal.FindSubmatch(output)
 	if found == nil {
