@@ -32,8 +32,9 @@ type modelRun struct {
 }
 
 type modelMachine struct {
-	lease, provider string
-	stopped         bool
+	lease    uuid.UUID
+	provider string
+	stopped  bool
 }
 
 type modelTenure struct {

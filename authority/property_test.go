@@ -65,7 +65,7 @@ func (p *play) actions() map[string]func(*rapid.T) {
 		"dirty more":   p.markDirty,
 		"location":     p.setLocation,
 		"begin a save": p.beginSave,
-		"two saves":    func(rt *rapid.T) { p.beginSave(rt); p.beginSave(rt) },
+		"save":         p.saveInSteps,
 		"upload":       p.upload,
 		"upload more":  p.upload,
 		"commit":       p.commit,
@@ -74,6 +74,7 @@ func (p *play) actions() map[string]func(*rapid.T) {
 		"finish":       p.finish,
 		"machine":      p.machine,
 		"receipt":      p.receipt,
+		"abandon":      p.abandon,
 		"takeover":     p.takeover,
 		"close":        p.setClosed,
 		"attack":       p.attack,
@@ -100,11 +101,20 @@ func (p *play) answers(rt *rapid.T, what string, err error, want *Refusal) {
 
 // run is any, but mostly one that did not end: those that did are more and more.
 func (p *play) run(rt *rapid.T) *modelRun {
-	among := slices.DeleteFunc(slices.Clone(p.runs), (*modelRun).ended)
-	if len(among) == 0 || rapid.IntRange(0, 3).Draw(rt, "one of all") == 3 {
-		among = p.runs
+	if rarely(rt, "one of all") {
+		return rapid.SampledFrom(p.runs).Draw(rt, "run")
 	}
-	return rapid.SampledFrom(among).Draw(rt, "run")
+	return p.living(rt)
+}
+
+// living is a run that did not end, a new one if all did.
+func (p *play) living(rt *rapid.T) *modelRun {
+	among := slices.DeleteFunc(slices.Clone(p.runs), (*modelRun).ended)
+	if len(among) == 0 {
+		p.newRun(rt)
+		among = p.runs[len(p.runs)-1:]
+	}
+	return rapid.SampledFrom(among).Draw(rt, "living run")
 }
 
 func (p *play) workspace(rt *rapid.T) *modelWorkspace {
@@ -113,20 +123,24 @@ func (p *play) workspace(rt *rapid.T) *modelWorkspace {
 
 func chance(rt *rapid.T, of string) bool { return rapid.Bool().Draw(rt, of) }
 
-// claim is a run with an epoch that it claims: mostly the writer with its own, sometimes any other. A
-// run that ended claims only what it had.
+// rarely is so about once in eight times. The value is not at an edge, which rapid draws more often.
+func rarely(rt *rapid.T, of string) bool { return rapid.IntRange(0, 7).Draw(rt, of) == 5 }
+
+// claim is a run with an epoch that it claims: the writer with its own, or the one before if nobody
+// writes (often somebody then reserves first), and rarely any living run with any epoch. A run that
+// ended claims only what it had: it reads nothing else.
 func (p *play) claim(rt *rapid.T) (*modelRun, Fence) {
-	r, w := (*modelRun)(nil), p.workspace(rt)
-	epoch := w.epoch
-	if r = w.writer; r == nil || rapid.IntRange(0, 3).Draw(rt, "the writer or another") == 3 {
-		r = p.run(rt)
-		w = r.workspace
-		epoch = w.epoch + int64(rapid.SampledFrom([]int{0, -1, 1}).Draw(rt, "off"))
+	w := p.workspace(rt)
+	if w.writer == nil && chance(rt, "reserve first") {
+		p.reserveFor(rt, p.living(rt))
 	}
-	if r.ended() && !r.once(epoch) {
-		rt.Skip("a run that ended reads nothing but its own")
+	if len(w.tenures) > 0 && !rarely(rt, "another claims it") {
+		last := w.tenures[len(w.tenures)-1]
+		return last.run, Fence{WorkspaceID: w.id, RunID: last.run.RunID, Epoch: last.epoch}
 	}
-	return r, Fence{WorkspaceID: w.id, RunID: r.RunID, Epoch: epoch}
+	r := p.living(rt)
+	epoch := r.workspace.epoch + int64(rapid.SampledFrom([]int{0, -1, 1}).Draw(rt, "off"))
+	return r, Fence{WorkspaceID: r.workspace.id, RunID: r.RunID, Epoch: epoch}
 }
 
 func (p *play) newRun(rt *rapid.T) {
@@ -134,8 +148,9 @@ func (p *play) newRun(rt *rapid.T) {
 	p.runs = append(p.runs, &modelRun{worker: p.worker(p.boundTask(w.id)), workspace: w, status: "running"})
 }
 
-func (p *play) reserve(rt *rapid.T) {
-	r := p.run(rt)
+func (p *play) reserve(rt *rapid.T) { p.reserveFor(rt, p.run(rt)) }
+
+func (p *play) reserveFor(rt *rapid.T, r *modelRun) {
 	want := r.reserve()
 	got, err := p.scene.reserve(r.worker)
 	p.answers(rt, "reserve", err, want.refusal)
@@ -177,7 +192,7 @@ func (p *play) setLocation(rt *rapid.T) {
 func (p *play) beginSave(rt *rapid.T) {
 	r, fence := p.claim(rt)
 	parent := r.workspace.saved
-	if len(r.workspace.saves) > 0 && rapid.IntRange(0, 4).Draw(rt, "an older parent") == 4 {
+	if len(r.workspace.saves) > 0 && rarely(rt, "an older parent") {
 		parent = r.workspace.saves[0].id
 	}
 	content := fmt.Sprintf("save %d", len(r.workspace.saves))
@@ -193,11 +208,11 @@ func (p *play) beginSave(rt *rapid.T) {
 	}
 }
 
-// save is one that was begun, mostly one of the last two; without any there is nothing to do.
+// save is one that was begun, mostly one of the last two, or nil.
 func (p *play) save(rt *rapid.T) *modelSave {
 	w := p.workspace(rt)
 	if len(w.saves) == 0 {
-		rt.Skip("no save was begun")
+		return nil
 	}
 	latest := w.saves[max(0, len(w.saves)-2):]
 	return rapid.SampledFrom(append(latest[:len(latest):len(latest)], rapid.SampledFrom(w.saves).Draw(rt, "any save"))).Draw(rt, "save")
@@ -205,17 +220,37 @@ func (p *play) save(rt *rapid.T) *modelSave {
 
 func (p *play) upload(rt *rapid.T) {
 	save := p.save(rt)
+	if save == nil {
+		return
+	}
 	_, err := p.UploadSnapshot(rt.Context(), save.run.Principal, save.run.workspace.id, save.id, strings.NewReader(save.content))
 	p.answers(rt, "upload", err, save.upload())
 }
 
 func (p *play) commit(rt *rapid.T) {
 	save := p.save(rt)
+	if save == nil {
+		return
+	}
 	fence := Fence{WorkspaceID: save.run.workspace.id, RunID: save.run.RunID, Epoch: save.epoch}
 	got, err := p.CommitSnapshot(rt.Context(), save.run.Principal, fence, save.id)
 	p.answers(rt, "commit", err, save.commit())
 	if err == nil && (got.State != "committed" || got.ID != save.id) {
 		rt.Fatalf("committed as %+v", got)
+	}
+}
+
+// saveInSteps does what a save or two need, one after the other, with a change in between or not.
+func (p *play) saveInSteps(rt *rapid.T) {
+	steps := []func(*rapid.T){p.beginSave, p.upload, p.commit}
+	if chance(rt, "two saves") {
+		steps = []func(*rapid.T){p.beginSave, p.beginSave, p.upload, p.upload, p.upload, p.commit, p.commit}
+	}
+	if chance(rt, "a change meanwhile") {
+		steps = slices.Insert(steps, rapid.IntRange(0, len(steps)).Draw(rt, "when"), p.markDirty)
+	}
+	for _, step := range steps {
+		step(rt)
 	}
 }
 
@@ -237,28 +272,53 @@ func (p *play) finish(rt *rapid.T) {
 	p.answers(rt, "finish", err, r.finish(in.Status, itself, in.Discard))
 }
 
-func (p *play) machine(rt *rapid.T) {
-	r := p.run(rt)
+func (p *play) machine(rt *rapid.T) { p.hold(rt, p.run(rt)) }
+
+// hold makes a machine for the run.
+func (p *play) hold(rt *rapid.T, r *modelRun) {
 	m := &modelMachine{provider: uuid.NewString()}
 	lease, err := p.CreateLease(rt.Context(), p.operator, p.company, LeaseInput{
 		EnvironmentID: p.environment, HeartbeatRunID: &r.RunID, Provider: new("cloud"), ProviderLeaseID: &m.provider,
 	}, Once{})
 	p.wantNoError("hold a machine", err)
-	m.lease = lease.ID.String()
+	m.lease = lease.ID
 	r.machines = append(r.machines, m)
 }
 
 func (p *play) receipt(rt *rapid.T) {
 	r := p.run(rt)
 	if len(r.machines) == 0 {
-		rt.Skip("no machine to stop")
+		p.hold(rt, r)
+		return
 	}
-	m := rapid.SampledFrom(r.machines).Draw(rt, "machine")
-	_, _, err := p.RecordReceipt(rt.Context(), p.operator, uuid.MustParse(m.lease), ReceiptInput{
+	p.stopped(rt, rapid.SampledFrom(r.machines).Draw(rt, "machine"))
+}
+
+// stopped records the provider's word that the machine stopped.
+func (p *play) stopped(rt *rapid.T, m *modelMachine) {
+	_, _, err := p.RecordReceipt(rt.Context(), p.operator, m.lease, ReceiptInput{
 		ProviderLeaseID: m.provider, State: "stopped", Kind: "termination",
 	})
 	p.wantNoError("record a receipt", err)
 	m.stopped = true
+}
+
+// abandon is a writer that others end, with its machines proven stopped as far as chance has it, and
+// somebody who wants the workspace next.
+func (p *play) abandon(rt *rapid.T) {
+	r := p.workspace(rt).writer
+	if r == nil {
+		return
+	}
+	p.hold(rt, r)
+	for _, m := range r.machines {
+		if !rarely(rt, "no receipt") {
+			p.stopped(rt, m)
+		}
+	}
+	_, err := p.FinishRun(rt.Context(), p.operator, r.RunID, FinishInput{Status: "failed"})
+	p.answers(rt, "end a writer", err, r.finish("failed", false, false))
+	p.reserve(rt)
 }
 
 func (p *play) takeover(rt *rapid.T) {
@@ -270,7 +330,7 @@ func (p *play) takeover(rt *rapid.T) {
 
 func (p *play) setClosed(rt *rapid.T) {
 	w := p.workspace(rt)
-	status := rapid.SampledFrom([]string{"archived", "active"}).Draw(rt, "status")
+	status := rapid.SampledFrom([]string{"active", "archived"}).Draw(rt, "status")
 	_, err := p.UpdateWorkspace(rt.Context(), p.operator, w.id, WorkspacePatch{Status: &status})
 	p.answers(rt, "close or reopen", err, w.setClosed(status == "archived"))
 }
