@@ -71,6 +71,29 @@ func TestAnotherEpochIsStale(t *testing.T) {
 	}
 }
 
+func TestARunThatEndedIsToldOfAnotherEpochAsWell(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	w, fence := s.writer(s.free())
+	s.end(w, "failed")
+	s.wantRefusedWrites("its own epoch", w.Principal, fence, ErrTenureEnded)
+	s.wantRefusedWrites("another epoch", w.Principal, Fence{fence.WorkspaceID, w.RunID, fence.Epoch - 1}, ErrStaleEpoch)
+}
+
+func TestAWriterThatIsNotRunningYetWritesNothing(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	w := s.worker(s.task())
+	w.RunID = s.insert("heartbeat_runs", "company_id", s.company, "agent_id", s.agent, "issue_id", w.task, "status", "queued")
+	workspace := s.imported(WorkspaceInput{Authority: &AuthorityImport{Epoch: 3, WriterRunID: &w.RunID}})
+	fence := Fence{workspace, w.RunID, 3}
+	s.wantRefusedWrites("queued", w.Principal, fence, ErrRunIdentity)
+	_, err := s.finish(s.operator, w, FinishInput{Status: "running"})
+	s.wantNoError("start", err)
+	_, err = s.Renew(t.Context(), w.Principal, fence)
+	s.wantNoError("renew once it runs", err)
+}
+
 func TestAWorkspaceThatIsNotReadableDoesNotExistForAFence(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

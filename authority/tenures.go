@@ -209,10 +209,7 @@ func (s *Service) fenceRefusal(ctx context.Context, q db.DBTX, by Principal, f F
 	})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		if _, err := s.readableWorkspace(ctx, q, by, f.WorkspaceID); err != nil {
-			return err
-		}
-		return ErrStaleEpoch.Say("The run does not hold the workspace at epoch %d: read the workspace again.", f.Epoch)
+		return s.neverHeld(ctx, q, by, f)
 	case err != nil:
 		return fmt.Errorf("read the tenure: %w", err)
 	case t.EndedAt != nil:
@@ -223,9 +220,28 @@ func (s *Service) fenceRefusal(ctx context.Context, q db.DBTX, by Principal, f F
 			ending.By = *t.RunFinishedBy
 		}
 		return ErrTenureEnded.Say("The run ended, and writes no more.").With(ending)
+	case t.RunStatus != runRunning:
+		return ErrRunIdentity.Say("The run is %s, and only a running one writes.", t.RunStatus)
 	default:
 		return ErrUnavailable.Say("The tenure changed while it was looked at; the call is safe to repeat.")
 	}
+}
+
+// neverHeld is the refusal of a fence whose epoch was never the run's. Of the workspace learns who may
+// read it, and who held it at some epoch, also when it reads nothing any more.
+func (s *Service) neverHeld(ctx context.Context, q db.DBTX, by Principal, f Fence) error {
+	held, err := s.queries.HasHeldWorkspace(ctx, q, db.HasHeldWorkspaceParams{
+		CompanyID: by.CompanyID, WorkspaceID: f.WorkspaceID, RunID: f.RunID,
+	})
+	if err != nil {
+		return fmt.Errorf("look up the run's tenures: %w", err)
+	}
+	if !held {
+		if _, err := s.readableWorkspace(ctx, q, by, f.WorkspaceID); err != nil {
+			return err
+		}
+	}
+	return ErrStaleEpoch.Say("The run does not hold the workspace at epoch %d: read the workspace again.", f.Epoch)
 }
 
 // ListTenures returns the tenures of a workspace, newest first.
