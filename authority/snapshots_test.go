@@ -19,12 +19,40 @@ func (s *scene) empty() uuid.UUID {
 	return s.imported(WorkspaceInput{})
 }
 
-func TestWhatIsSavedIsWhatTheNextWriterGets(t *testing.T) {
+// ends are the ways in which a writer leaves a workspace that is saved.
+func (s *scene) ends() []func(worker, Fence) {
+	return []func(worker, Fence){
+		func(w worker, f Fence) {
+			_, err := s.Release(s.t.Context(), w.Principal, f, false)
+			s.wantNoError("release", err)
+		},
+		func(w worker, f Fence) { // what came after the save is given up
+			s.dirty(w, f)
+			_, err := s.Release(s.t.Context(), w.Principal, f, true)
+			s.wantNoError("release with discard", err)
+		},
+		func(w worker, _ Fence) {
+			_, err := s.finish(w.Principal, w, FinishInput{Status: "succeeded"})
+			s.wantNoError("finish", err)
+		},
+		func(w worker, _ Fence) { // a handover follows
+			s.stop(w)
+			s.end(w, "timed_out")
+		},
+		func(w worker, f Fence) {
+			s.dirty(w, f)
+			_, err := s.Takeover(s.t.Context(), s.operator, f.WorkspaceID, acceptingRisk)
+			s.wantNoError("take over", err)
+		},
+	}
+}
+
+func TestWhatIsSavedIsWhatTheNextWriterGetsHoweverTheLastOneLeft(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	workspace := s.empty()
 	tree := t.TempDir()
-	for round := range 3 {
+	for round := range 2 * len(s.ends()) {
 		w, fence := s.writer(workspace)
 		parent := s.snapshotOf(workspace)
 		got := s.restore(t, w, workspace, parent)
@@ -41,14 +69,14 @@ func TestWhatIsSavedIsWhatTheNextWriterGets(t *testing.T) {
 		if now.Authority.Dirty || *now.Authority.SnapshotID != id || now.Authority.Epoch != fence.Epoch {
 			t.Errorf("after the save the authority is %+v", now.Authority)
 		}
-		_, err = s.Release(t.Context(), w.Principal, fence, false)
-		s.wantNoError("release", err)
+		s.ends()[round%len(s.ends())](w, fence)
 	}
 	all, err := s.ListSnapshots(t.Context(), s.operator, workspace, Page{})
 	s.wantNoError("list", err)
-	if len(all.Items) != 4 || *all.Items[0].ParentSnapshotID != all.Items[1].ID || all.Items[3].Epoch != 0 {
+	if len(all.Items) != 1+2*len(s.ends()) || *all.Items[0].ParentSnapshotID != all.Items[1].ID {
 		t.Errorf("the snapshots are %+v", all.Items)
 	}
+	s.wantSoundHistory()
 }
 
 // saveTree saves a directory in all its steps, as a client does.
