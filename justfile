@@ -38,9 +38,9 @@ build:
 test *args:
     go test ./... "$@"
 
-# Run the benchmarks; arguments go to `go test`
+# Run the benchmarks (docs/benchmarks.md), some five minutes; arguments go to `go test`
 bench *args:
-    go test -run '^$' -bench . ./... "$@"
+    go test -run '^$' -bench . $(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u) "$@"
 
 # Delete all generated code and make it anew: db, openapi.yaml, clients/go
 gen: gen-db gen-api
