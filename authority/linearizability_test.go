@@ -92,11 +92,11 @@ type client struct {
 
 // call makes one call and says what was answered.
 func (c *client) call(workspaces []uuid.UUID) (asked, answered) {
-	i := rand.IntN(len(workspaces)) //nolint:gosec // a choice for a test
+	i := rand.IntN(len(workspaces))
 	in := asked{workspace: i, verb: "reserve", run: c.runs[i].RunID}
 	var got Workspace
 	var err error
-	switch pick := rand.IntN(10); { //nolint:gosec // a choice for a test
+	switch pick := rand.IntN(10); {
 	case pick < 2:
 		in.verb = "read"
 		got, err = c.GetWorkspace(c.t.Context(), c.operator, workspaces[i])
