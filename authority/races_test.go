@@ -273,7 +273,10 @@ func TestARunThatReservesTwoWorkspacesAtOnceGetsOne(t *testing.T) {
 		w := s.worker(s.boundTask(one))
 		granted := map[uuid.UUID]bool{}
 		for _, r := range race(t, 8, func(i int) (Reservation, error) {
-			s.exec("UPDATE issues SET execution_workspace_id = $2 WHERE id = $1", w.task, []uuid.UUID{one, two}[i%2])
+			if _, err := s.database.Pool.Exec(t.Context(), "UPDATE issues SET execution_workspace_id = $2 WHERE id = $1",
+				w.task, []uuid.UUID{one, two}[i%2]); err != nil {
+				return Reservation{}, err
+			}
 			return s.reserve(w)
 		}) {
 			if r.err != nil {
@@ -297,8 +300,8 @@ func TestInAnyTurmoilTheHistoryIsOneLine(t *testing.T) {
 	workspace := s.free()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
+	task := s.boundTask(workspace)
 	race(t, 10, func(i int) (any, error) {
-		task := s.boundTask(workspace)
 		for ctx.Err() == nil {
 			switch i {
 			case 0:
@@ -310,7 +313,12 @@ func TestInAnyTurmoilTheHistoryIsOneLine(t *testing.T) {
 					wantKnown(t, "close and reopen", err)
 				}
 			default:
-				s.turn(t, s.worker(task))
+				run, _, err := s.CreateRun(t.Context(), s.operator, s.company, RunInput{AgentID: s.agent, IssueID: &task}, Once{})
+				if err != nil {
+					t.Errorf("start a run: %v", err)
+					return nil, err
+				}
+				s.turn(t, worker{Principal{Role: RoleRun, CompanyID: s.company, AgentID: s.agent, RunID: run.ID}, task})
 			}
 		}
 		return nil, nil //nolint:nilnil // nothing to say
