@@ -36,12 +36,11 @@ func (s *session) close(ctx context.Context, exit Exit, err error) error {
 	defer stop()
 	during, cancel := s.tenure.untilLost(closing)
 	defer cancel()
-	if during.Err() != nil || s.tenure.ended() != nil {
-		return s.lostTenure(closing, s.tenure.ended())
+	if lost := s.tenure.ended(); lost != nil {
+		return s.lostTenure(closing, lost)
 	}
 	saved, saveErr := s.save(during)
-	saveErr = because(during, saveErr)
-	if saveErr != nil {
+	if saveErr = because(during, saveErr); saveErr != nil {
 		if lost := s.lossIn(saveErr); lost != nil {
 			return s.lostTenure(closing, lost)
 		}

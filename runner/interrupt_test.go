@@ -10,6 +10,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
+
+	client "berth/clients/go"
 )
 
 // endless writes that it is there, and then waits for a signal.
@@ -165,6 +169,34 @@ func (r atEOF) Read(p []byte) (int, error) {
 		r.on()
 	}
 	return n, err
+}
+
+// Both signals may well be there before the first step of the save, and a save that never began is no lost tenure.
+func TestTwoInterruptsBeforeTheSaveStillLeaveAWayToSave(t *testing.T) {
+	t.Parallel()
+	token, err := newTokenFile(t.TempDir(), "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	signals := &Signals{received: make(chan os.Signal, 2)}
+	signals.received <- syscall.SIGINT
+	signals.received <- syscall.SIGINT
+	nobody := &http.Client{Transport: roundTripper(func(request *http.Request) (*http.Response, error) {
+		<-request.Context().Done()
+		return nil, request.Context().Err()
+	})}
+	run := &session{Options: Options{URL: "http://nobody.invalid", HTTP: nobody, Signals: signals}.withDefaults(), tokens: token}
+	run.dir = lockDir(t, t.TempDir())
+	if run.own, err = connect(run.Options, "secret"); err != nil {
+		t.Fatal(err)
+	}
+	run.tenure = newTenure(run.own, uuid.New(), client.Claim{}, func(string) {})
+	err = run.close(context.Background(), Exit{}, nil)
+	var unsaved *UnsavedError
+	var interrupted *Interruption
+	if !errors.As(err, &unsaved) || unsaved.TokenFile != token.path() || !errors.As(err, &interrupted) {
+		t.Errorf("got %v, want the interruption and a token to save with", err)
+	}
 }
 
 func TestTheEndOfTheContextEndsTheCommandAndSaves(t *testing.T) {

@@ -157,7 +157,7 @@ func (s *session) commit(ctx context.Context, id uuid.UUID, summary snapshot.Sum
 	if err != nil {
 		return nil, err
 	}
-	if saved.ID != id || saved.State != client.SnapshotStateCommitted || saved.Sha256 == nil || *saved.Sha256 != summary.SHA256 {
+	if digest, err := digestOf(*saved); err != nil || saved.ID != id || digest != summary.Digest() || saved.FileCount == nil {
 		return nil, fmt.Errorf("commit the save: the service answered with snapshot %s, which is %s, and not with what was sent", saved.ID, plain(string(saved.State)))
 	}
 	return saved, nil
