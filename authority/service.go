@@ -2,12 +2,14 @@ package authority
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"berth/db"
+	"berth/provider"
 	"berth/snapshot"
 )
 
@@ -19,11 +21,29 @@ type Service struct {
 	store   snapshot.Store
 	keys    *keyring
 	log     *slog.Logger
+
+	providers provider.Directory
 }
 
+// Option sets what New leaves at its default.
+type Option func(*Service)
+
 // New returns a Service on a migrated database and a snapshot store.
-func New(pool *pgxpool.Pool, store snapshot.Store, log *slog.Logger) *Service {
-	return &Service{pool: pool, queries: db.New(), store: store, keys: &keyring{}, log: log}
+func New(pool *pgxpool.Pool, store snapshot.Store, log *slog.Logger, options ...Option) *Service {
+	s := &Service{pool: pool, queries: db.New(), store: store, keys: &keyring{}, log: log, providers: noProviders{}}
+	for _, set := range options {
+		set(s)
+	}
+	return s
+}
+
+// WithProviders lets the service ask the providers of leased machines what became of them. Without it none is known.
+func WithProviders(d provider.Directory) Option { return func(s *Service) { s.providers = d } }
+
+type noProviders struct{}
+
+func (noProviders) For(string, json.RawMessage) (provider.Provider, error) {
+	return nil, provider.ErrUnknownProvider
 }
 
 // inTx runs do in one READ COMMITTED transaction. The whole of do is run again when the database
