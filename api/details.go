@@ -17,6 +17,7 @@ type writerPending struct {
 	State        string         `json:"state"`
 	Holder       *holder        `json:"holder"`
 	MissingProof []missingProof `json:"missingProof"`
+	Position     *int64         `json:"position"`
 	RetryAfterMs int64          `json:"retryAfterMs"`
 }
 
@@ -59,7 +60,7 @@ func detailsOf(details any) (Object, error) {
 	case authority.WriterPending:
 		out = writerPending{
 			State: d.State, Holder: holderOf(d.Holder), MissingProof: missingProofOf(d.MissingProof),
-			RetryAfterMs: int64(d.RetryAfter / time.Millisecond),
+			Position: d.Position, RetryAfterMs: int64(d.RetryAfter / time.Millisecond),
 		}
 	case authority.TenureEnding:
 		out = tenureEnding{EndedAt: Time(d.EndedAt), How: d.How, By: d.By, Reason: d.Reason}

@@ -92,7 +92,7 @@ func TestRefusalsSayWhenToComeAgain(t *testing.T) {
 	if got := pending.headers.Get("Retry-After"); got != "3" {
 		t.Errorf("Retry-After of a held workspace is %q, want 3", got)
 	}
-	if want := `{"state":"writer_running","holder":null,"missingProof":[],"retryAfterMs":2500}`; string(pending.Details) != want {
+	if want := `{"state":"writer_running","holder":null,"missingProof":[],"position":null,"retryAfterMs":2500}`; string(pending.Details) != want {
 		t.Errorf("details are %s, want %s", pending.Details, want)
 	}
 	if got := s.problem(t.Context(), authority.ErrUnavailable).headers.Get("Retry-After"); got == "" {
@@ -120,7 +120,7 @@ func TestDetailsAreCamelCaseAndUTC(t *testing.T) {
 			},
 			`{"state":"writer_ended_unproven","holder":{"runId":"` + id.String() + `","issueId":null,"epoch":4,` +
 				`"since":"2026-01-02T02:04:05.000006Z","runStatus":"failed","lastRenewedAt":null},` +
-				`"missingProof":[{"leaseId":"` + id.String() + `","provider":"p","reason":"receipt_missing"}],"retryAfterMs":1000}`,
+				`"missingProof":[{"leaseId":"` + id.String() + `","provider":"p","reason":"receipt_missing"}],"position":null,"retryAfterMs":1000}`,
 		},
 		"ending": {
 			authority.TenureEnding{EndedAt: at, How: "takeover", By: "token:1", Reason: &reason},

@@ -349,17 +349,3 @@ func TestReserveDoesNotKnowAnotherCompanysWorkspace(t *testing.T) {
 		})
 	})
 }
-
-func TestReserveSaysThatItCannotWaitYet(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	parent, workspace := s.parent(nil)
-	by := s.run(parent)
-	s.unchanged(workspace, func() {
-		status, answer := s.reserve(parent, by, object{"waitSeconds": 5})
-		refused(t, status, answer, http.StatusUnprocessableEntity, "validation_failed")
-	})
-	if status, answer := s.reserve(parent, by, object{"waitSeconds": 0}); status != http.StatusOK {
-		t.Errorf("without a wait: %d %v", status, answer)
-	}
-}

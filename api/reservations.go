@@ -19,7 +19,7 @@ type ReserveRequest struct {
 	ExistingWorkspaceID *uuid.UUID `json:"existingWorkspaceId,omitempty" format:"uuid" doc:"If given, the task must be bound to this workspace."`
 	Source              *Object    `json:"source,omitempty" doc:"If given, the workspace must have been made from it; a new one is."`
 	ExpectedEpoch       *int64     `json:"expectedEpoch,omitempty" minimum:"0" maximum:"9007199254740991" doc:"If given, the workspace must be at this epoch."`
-	WaitSeconds         int        `json:"waitSeconds,omitempty" minimum:"0" maximum:"60" doc:"Only 0 so far: a reservation answers at once."`
+	WaitSeconds         int        `json:"waitSeconds,omitempty" minimum:"0" maximum:"60" doc:"How long to wait for an unfinished writer, in line with others. 0: answer at once."`
 }
 
 // Reservation is a granted one.
@@ -88,7 +88,8 @@ func (s *server) reservations() {
 		summary: "Make a run the writer of its task's workspace",
 		doc: "The answer's authority has the next epoch and this run as its writer; a task without a workspace gets a new one. " +
 			"Asked again by the run that is the writer, it answers the same. With an Idempotency-Key it stands for one tenure: when that is over, 409 tenure_ended. " +
-			"409 remote_workspace_writer_pending has in details: state (writer_running, writer_silent, writer_ended_dirty, writer_ended_unproven), holder {runId, issueId, epoch, since, runStatus, lastRenewedAt} or null, missingProof [{leaseId, provider, reason}] and retryAfterMs.",
+			"With waitSeconds the run takes a place in the workspace's line, in the order of arrival, and a 409 comes only when the time is over. A place lives for 60 s after its last request, and misses its turn when there is none for 15 s: ask again at once to go on waiting. " +
+			"409 remote_workspace_writer_pending has in details: state (writer_running, writer_silent, writer_ended_dirty, writer_ended_unproven, others_wait), position in the line or null, holder {runId, issueId, epoch, since, runStatus, lastRenewedAt} or null, missingProof [{leaseId, provider, reason}] and retryAfterMs.",
 	}, func(ctx context.Context, by authority.Principal, in *struct {
 		IssuePath
 		IdempotencyKey

@@ -44,7 +44,10 @@ type WriterPending struct {
 	State        string
 	Holder       *Holder // nil when the caller may not read the holder's task
 	MissingProof []MissingProof
-	RetryAfter   time.Duration
+	// Position is where the run stands in the workspace's line, or where a newcomer would stand; from 1 on. nil
+	// when it does not wait, and nobody does.
+	Position   *int64
+	RetryAfter time.Duration
 }
 
 // Holder is the writer that a reservation met.
@@ -100,10 +103,14 @@ func decide(f reservationFacts) verdict {
 	if *w.WorkspaceEpoch >= maximumEpoch {
 		return refuse(ErrEpochExhausted)
 	}
-	if w.WriterRunID == nil {
-		return verdict{grant: grantFree, handover: takeoverBefore(f)}
+	v := verdict{grant: grantFree, handover: takeoverBefore(f)}
+	if w.WriterRunID != nil {
+		v = decideOverWriter(f)
 	}
-	return decideOverWriter(f)
+	if v.refusal == nil && w.OthersFirst {
+		return refuse(writerPending(f, "others_wait"))
+	}
+	return v
 }
 
 func decideNewWorkspace(f reservationFacts) verdict {
@@ -122,6 +129,8 @@ func decideNewWorkspace(f reservationFacts) verdict {
 // is not either.
 func decideOverWriter(f reservationFacts) verdict {
 	switch {
+	case f.found.WriterFinishedAt == nil && f.found.WriterSilent:
+		return refuse(writerPending(f, "writer_silent"))
 	case f.found.WriterFinishedAt == nil:
 		return refuse(writerPending(f, "writer_running"))
 	case *f.found.WorkspaceDirty:
@@ -231,21 +240,26 @@ func holdsAnother(f reservationFacts) *Refusal {
 
 // pendingText begins as every answer about an unfinished writer does, and goes on with the way out.
 var pendingText = map[string]string{
-	"writer_running":        "The workspace has an unfinished writer: its run goes on. Wait until it released.",
+	"writer_running":        "The workspace has an unfinished writer: its run goes on. Wait until it released, or an operator asks it to stop.",
+	"writer_silent":         "The workspace has an unfinished writer, and nothing was heard of it for some time, which does not mean that it stopped. An operator asks it to stop, or takes over.",
 	"writer_ended_dirty":    "The workspace has an unfinished writer: its run ended with unsaved work. An operator saves the work in its name, or takes over.",
 	"writer_ended_unproven": "The workspace has an unfinished writer: its run ended, but not every machine of it is proven stopped. Bring the missing receipts, or an operator takes over.",
+	"others_wait":           "Others wait for the workspace, after its unfinished writer, and come first. Wait in line by waitSeconds.",
 }
 
 func writerPending(f reservationFacts, state string) *Refusal {
 	w := f.found
 	details := WriterPending{State: state, MissingProof: []MissingProof{}, RetryAfter: 5 * time.Second}
+	if w.PlaceID != nil || w.PlacePosition > 1 {
+		details.Position = &w.PlacePosition
+	}
 	if w.HolderReadable && w.TenureID != nil {
 		details.Holder = &Holder{
 			RunID: *w.WriterRunID, IssueID: w.TenureIssueID, Epoch: *w.WorkspaceEpoch,
 			Since: *w.TenureStartedAt, RunStatus: *w.WriterStatus, LastRenewedAt: w.WriterLastRenewedAt,
 		}
 	}
-	if state != "writer_running" {
+	if state != "writer_running" && state != "others_wait" {
 		details.MissingProof = missingProof(f.leases)
 	}
 	return ErrWriterPending.Say("%s", pendingText[state]).With(details)

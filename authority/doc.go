@@ -25,6 +25,8 @@
 //   - No statement of an older epoch changes the document afterwards: each fenced write compares
 //     run and epoch in the row that it changes, when it commits.
 //   - The files that the next writer gets are the last committed snapshot.
+//   - Those who wait are granted in the order of arrival, as long as they are there when their turn
+//     comes; a newcomer does not pass them.
 //
 // # What it does not promise
 //

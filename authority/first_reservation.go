@@ -38,7 +38,7 @@ func (s *Service) reserveNew(ctx context.Context, asking reservationFacts) (Rese
 			return fmt.Errorf("lock the task: %w", err)
 		}
 		var reads db.Pipeline
-		queueReservationLocks(&reads, asking)
+		queueReservationLocks(&reads, asking, true)
 		queued := queueReservationReads(&reads, asking)
 		if err := reads.Run(ctx, tx); err != nil {
 			return fmt.Errorf("read the facts of a reservation: %w", err)

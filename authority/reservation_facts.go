@@ -3,6 +3,7 @@ package authority
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -15,8 +16,11 @@ type reservationFacts struct {
 	by      Principal
 	asked   ReserveInput
 	once    Once
-	found   db.GetReservationFactsRow
-	leases  []LeaseProof // the machines of the workspace's writer
+	// silentAfter is how long a writer may not be heard of before it counts as silent.
+	silentAfter time.Duration
+
+	found  db.GetReservationFactsRow
+	leases []LeaseProof // the machines of the workspace's writer
 }
 
 // LeaseProof says of one machine of a run whether it is proven stopped. Missing is empty when it
@@ -36,14 +40,21 @@ type reservationReads struct {
 	leases *[]db.ListLeaseProofsOfWriterRow
 }
 
-// queueReservationLocks queues the locks that make the facts last until the act.
-func queueReservationLocks(p *db.Pipeline, asking reservationFacts) {
+// queueReservationLocks queues the locks that make the facts last until the act. The workspace's is
+// waited for only patiently: without it the facts are good for a refusal, and for nothing else.
+func queueReservationLocks(p *db.Pipeline, asking reservationFacts, patiently bool) (workspace *[]struct{ ID uuid.UUID }) {
 	company, in := asking.company, asking.asked
 	db.LockIssueForReservationStatement.Rows(p, db.LockIssueForReservationParams{CompanyID: company, IssueID: in.IssueID})
-	db.LockBoundWorkspaceStatement.Rows(p, db.LockBoundWorkspaceForReservationParams{CompanyID: company, IssueID: in.IssueID})
+	bound := db.LockBoundWorkspaceForReservationParams{CompanyID: company, IssueID: in.IssueID}
+	if patiently {
+		workspace = db.LockBoundWorkspaceStatement.Rows(p, bound)
+	} else {
+		workspace = db.TryLockBoundWorkspaceStatement.Rows(p, db.TryLockBoundWorkspaceForReservationParams(bound))
+	}
 	db.LockRunsForReservationStatement.Rows(p, db.LockRunsForReservationParams{
 		CompanyID: company, RunID: in.RunID, IssueID: in.IssueID,
 	})
+	return workspace
 }
 
 // queueReservationReads queues the facts. They come in statements of their own after the locks: in
@@ -67,6 +78,7 @@ func (f reservationFacts) params() db.GetReservationFactsParams {
 		AgentID: in.AgentID, EnvironmentID: in.EnvironmentID,
 		ProjectID: in.ProjectID, ProjectWorkspaceID: in.ProjectWorkspaceID,
 		AskedWorkspaceID: in.ExistingWorkspaceID, Source: in.Source,
+		SilentAfterSeconds: f.silentAfter.Seconds(),
 	}
 	if f.once.Key != "" {
 		actor := f.by.Actor()

@@ -1,9 +1,9 @@
 package authority
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -27,7 +27,7 @@ type ReserveInput struct {
 	ExistingWorkspaceID *uuid.UUID
 	Source              json.RawMessage
 	ExpectedEpoch       *int64
-	WaitSeconds         int // 0; waiting is not there yet, and says so
+	WaitSeconds         int // 0 to 60: how long to wait for an unfinished writer
 }
 
 // Reservation is a granted one. Replayed is true when the run was the writer already, and nothing
@@ -38,47 +38,69 @@ type Reservation struct {
 	Handover  *Handover
 }
 
-// Explanation is what a reservation would be answered now. Code is nil when it would be granted.
-type Explanation struct {
-	Reservable  bool
-	Code        *Code
-	Detail      string
-	Details     any
-	NextActions []string
-}
-
 // reserveTries bounds how often a reservation decides again because another was faster.
 const reserveTries = 3
 
 // Reserve makes the run the writer of its task's workspace, at the next epoch. Every refusal of the
 // table of outcomes is possible; after one the workspace is as it was. With a key in once the
 // reservation is for one tenure: while it lives the same answer comes again, and afterwards
-// ErrTenureEnded.
+// ErrTenureEnded. With WaitSeconds an ErrWriterPending is answered only when the time is over: until
+// then the run has a place in the workspace's line.
 func (s *Service) Reserve(ctx context.Context, by Principal, in ReserveInput, once Once) (Reservation, error) {
 	if by.Role != RoleRun && by.Role != RoleOperator {
 		return Reservation{}, s.refuseToReserve(ctx, by, in)
 	}
-	if in.WaitSeconds != 0 {
-		return Reservation{}, ErrValidation.At("body.waitSeconds",
-			"waiting is not there yet: leave it out, and ask again after retryAfterMs")
+	if in.WaitSeconds < 0 || in.WaitSeconds > maximumWaitSeconds {
+		return Reservation{}, ErrValidation.At("body.waitSeconds", "is not between 0 and 60: ask again to wait longer")
 	}
 	company, err := s.companyOfIssue(ctx, by, in.IssueID)
 	if err != nil {
 		return Reservation{}, err
 	}
-	asking := reservationFacts{company: company, by: by, asked: in, once: once}
+	asking := s.asking(company, by, in)
+	asking.once = once
+	if in.WaitSeconds > 0 {
+		return s.reserveWaiting(ctx, asking)
+	}
+	answer, err := s.reserveNow(ctx, asking, trying{onRecord: true})
+	return answer.reservation, cmp.Or(err, answer.refused())
+}
+
+// asking are the facts of a reservation as far as its caller gives them.
+func (s *Service) asking(company uuid.UUID, by Principal, in ReserveInput) reservationFacts {
+	return reservationFacts{company: company, by: by, asked: in, silentAfter: s.silentAfter}
+}
+
+// reply is how a reservation was decided.
+type reply struct {
+	reservation Reservation
+	refusal     *Refusal
+	workspace   *uuid.UUID // the one that the task is bound to
+}
+
+// refused is the refusal as an error, or nil.
+func (r reply) refused() error {
+	if r.refusal == nil {
+		return nil
+	}
+	return r.refusal
+}
+
+// reserveNow decides, and decides again when another transaction came between.
+func (s *Service) reserveNow(ctx context.Context, asking reservationFacts, how trying) (reply, error) {
 	for range reserveTries {
-		var reservation Reservation
+		var answer reply
 		var decided bool
 		err := db.Retry(ctx, func() (err error) {
-			reservation, decided, err = s.tryReserve(ctx, asking)
+			answer, decided, err = s.tryReserve(ctx, asking, how)
 			return err
 		})
 		if decided || err != nil {
-			return reservation, err
+			return answer, err
 		}
+		how.patiently = true
 	}
-	return Reservation{}, ErrUnavailable.Say("Others kept changing the workspace; the call is safe to repeat.")
+	return reply{}, ErrUnavailable.Say("Others kept changing the workspace; the call is safe to repeat.")
 }
 
 // refuseToReserve answers those who may read a task but reserve nothing.
@@ -89,44 +111,61 @@ func (s *Service) refuseToReserve(ctx context.Context, by Principal, in ReserveI
 	return ErrNotAllowed.Say("A run reserves, with its own token, or an operator for it.")
 }
 
-// tryReserve locks, reads, decides and acts, in three round trips to the database. It reports false
-// when another transaction came between, which the locks leave room for only where the task has no
-// workspace yet.
-func (s *Service) tryReserve(ctx context.Context, asking reservationFacts) (Reservation, bool, error) {
+// trying says how to try.
+type trying struct {
+	patiently bool // waits for the workspace's lock
+	onRecord  bool // a refusal is recorded
+	givenUp   bool // the caller's place was given up: nothing is granted any more
+}
+
+// tryReserve locks, reads, decides and acts, in two round trips to the database. It reports false
+// when another transaction came between or holds the workspace, and the next try has to wait for it:
+// those who are refused need no lock, so they stand in nobody's way.
+func (s *Service) tryReserve(ctx context.Context, asking reservationFacts, how trying) (reply, bool, error) {
 	var reads db.Pipeline
-	queueReservationLocks(&reads, asking)
+	locked := queueReservationLocks(&reads, asking, how.patiently)
 	queued := queueReservationReads(&reads, asking)
 	tx, err := db.BeginReading(ctx, s.pool, &reads)
 	if err != nil {
-		return Reservation{}, false, fmt.Errorf("read the facts of a reservation: %w", err)
+		return reply{}, false, fmt.Errorf("read the facts of a reservation: %w", err)
 	}
 	facts := queued.answered()
 	v := decide(facts)
+	if how.givenUp && v.refusal == nil && v.grant != grantReplay {
+		v = refuse(writerPending(facts, "others_wait").Say("The run's place in line was given up."))
+	}
 	switch {
 	case v.refusal != nil:
-		return Reservation{}, true, s.recordRefusal(ctx, tx, facts, v.refusal)
+		answer := reply{refusal: jittered(v.refusal), workspace: facts.found.WorkspaceID}
+		if !how.onRecord {
+			return answer, true, tx.Rollback(ctx)
+		}
+		return answer, true, s.recordRefusal(ctx, tx, facts, v.refusal)
+	case v.grant == grantCreate:
+		if err := tx.Rollback(ctx); err != nil {
+			return reply{}, false, err
+		}
+		reservation, decided, err := s.reserveNew(ctx, facts)
+		return reply{reservation: reservation}, decided, err
+	case db.First(locked) == nil:
+		return reply{}, false, tx.Rollback(ctx)
 	case v.grant == grantReplay:
 		workspace, err := s.queries.GetWorkspace(ctx, tx.DB(), db.GetWorkspaceParams{CompanyID: facts.company, WorkspaceID: *facts.found.WorkspaceID})
 		if endErr := tx.Rollback(ctx); err == nil {
 			err = endErr
 		}
-		return Reservation{Workspace: workspaceOf(workspace), Replayed: true, Handover: v.handover}, true, err
-	case v.grant == grantCreate:
-		if err := tx.Rollback(ctx); err != nil {
-			return Reservation{}, false, err
-		}
-		return s.reserveNew(ctx, facts)
+		return reply{reservation: Reservation{Workspace: workspaceOf(workspace), Replayed: true, Handover: v.handover}}, true, err
 	}
 	var acts db.Pipeline
 	workspace := queueGrant(&acts, facts, v)
 	if err := tx.CommitAfter(ctx, &acts); err != nil {
-		return Reservation{}, false, fmt.Errorf("reserve: %w", err)
+		return reply{}, false, fmt.Errorf("reserve: %w", err)
 	}
 	granted := db.First(workspace)
 	if granted == nil {
-		return Reservation{}, false, nil
+		return reply{}, false, nil
 	}
-	return Reservation{Workspace: workspaceOf(*granted), Handover: v.handover}, true, nil
+	return reply{reservation: Reservation{Workspace: workspaceOf(*granted), Handover: v.handover}}, true, nil
 }
 
 // queueGrant queues the guarded change of the workspace with the tenures that it ends and begins.
@@ -150,6 +189,9 @@ func queueGrant(acts *db.Pipeline, f reservationFacts, v verdict) *[]db.Executio
 		})
 	}
 	db.OpenTenureStatement.Rows(acts, f.tenure(id, epoch+1, v.handover))
+	if w.PlaceID != nil {
+		db.LeavePlaceStatement.Rows(acts, db.LeavePlaceParams{CompanyID: company, RunID: f.asked.RunID})
+	}
 	return reserved
 }
 
@@ -179,7 +221,7 @@ func (s *Service) recordRefusal(ctx context.Context, tx *db.Transaction, f reser
 	if err := tx.RollbackBefore(ctx, &after); err != nil {
 		return fmt.Errorf("record the refusal %s: %w", r.Code, err)
 	}
-	return jittered(r)
+	return nil
 }
 
 // jittered spreads the times at which refused callers come again, so that they do not come in step.
@@ -191,62 +233,4 @@ func jittered(r *Refusal) *Refusal {
 	half := int64(details.RetryAfter / 2)
 	details.RetryAfter = time.Duration(half + rand.Int64N(2*half)) //nolint:gosec // a hint when to come again, not a secret
 	return r.With(details)
-}
-
-// Explain answers what Reserve would, from the same decision; nothing is locked, changed or
-// recorded.
-func (s *Service) Explain(ctx context.Context, by Principal, in ReserveInput) (Explanation, error) {
-	company, err := s.companyOfIssue(ctx, by, in.IssueID)
-	if errors.Is(err, ErrIssueNotFound) {
-		return explain(refuse(ErrIssueNotFound)), nil
-	}
-	if err != nil {
-		return Explanation{}, err
-	}
-	var reads db.Pipeline
-	queued := queueReservationReads(&reads, reservationFacts{company: company, by: by, asked: in})
-	if err := reads.Run(ctx, s.pool); err != nil {
-		return Explanation{}, fmt.Errorf("read the facts of a reservation: %w", err)
-	}
-	return explain(decide(queued.answered())), nil
-}
-
-func explain(v verdict) Explanation {
-	if v.refusal == nil {
-		detail := map[grant]string{
-			grantReplay:   "The run is the writer.",
-			grantFree:     "Nobody is the writer.",
-			grantHandover: "The writer ended with nothing unsaved, and is proven stopped.",
-			grantCreate:   "The task has no workspace and would get one.",
-		}[v.grant]
-		return Explanation{Reservable: true, Detail: detail, NextActions: []string{"reserveWorkspace"}}
-	}
-	r := jittered(v.refusal)
-	return Explanation{Code: &r.Code, Detail: r.Detail, Details: r.Details, NextActions: nextActions(r)}
-}
-
-// nextActions names, by operation id, the calls that lead on from a refusal.
-func nextActions(r *Refusal) []string {
-	switch r.Code {
-	case ErrWriterPending.Code:
-		details, _ := r.Details.(WriterPending)
-		switch details.State {
-		case "writer_ended_unproven":
-			return []string{"recordTerminationReceipt", "takeOverWorkspace"}
-		case "writer_ended_dirty":
-			return []string{"takeOverWorkspace"}
-		default:
-			return []string{"explainReservation", "reserveWorkspace"}
-		}
-	case ErrOwnershipChanged.Code:
-		return []string{"updateExecutionWorkspace", "selectWorkspace"}
-	case ErrBinding.Code:
-		return []string{"selectWorkspace", "applySelection"}
-	case ErrRunHoldsWorkspace.Code:
-		return []string{"releaseWorkspace"}
-	case ErrStaleEpoch.Code, ErrSourceMismatch.Code:
-		return []string{"getTaskWorkspace"}
-	default:
-		return []string{}
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -22,23 +23,42 @@ type Service struct {
 	keys    *keyring
 	log     *slog.Logger
 
-	providers provider.Directory
+	providers   provider.Directory
+	silentAfter time.Duration
+	listens     bool
+	waiting     *waitingRoom
 }
+
+// DefaultSilentAfter is how long a writer may not be heard of before it counts as silent: some renewals that
+// were lost, and no more.
+const DefaultSilentAfter = 2 * time.Minute
 
 // Option sets what New leaves at its default.
 type Option func(*Service)
 
 // New returns a Service on a migrated database and a snapshot store.
 func New(pool *pgxpool.Pool, store snapshot.Store, log *slog.Logger, options ...Option) *Service {
-	s := &Service{pool: pool, queries: db.New(), store: store, keys: &keyring{}, log: log, providers: noProviders{}}
+	s := &Service{
+		pool: pool, queries: db.New(), store: store, keys: &keyring{}, log: log,
+		providers: noProviders{}, silentAfter: DefaultSilentAfter, listens: true,
+	}
 	for _, set := range options {
 		set(s)
 	}
+	s.waiting = newWaitingRoom(s.pool, s.queries, s.log, s.listens)
 	return s
 }
 
 // WithProviders lets the service ask the providers of leased machines what became of them. Without it none is known.
 func WithProviders(d provider.Directory) Option { return func(s *Service) { s.providers = d } }
+
+// WithSilentAfter sets how long a writer may not be heard of before it counts as silent, which is a word in answers and
+// frees nothing. Without it that is DefaultSilentAfter.
+func WithSilentAfter(d time.Duration) Option { return func(s *Service) { s.silentAfter = d } }
+
+// WithPolling lets those who wait look for their turn by themselves, often, and never listen for notifications: they
+// do not come through a pooler that shares connections between transactions.
+func WithPolling() Option { return func(s *Service) { s.listens = false } }
 
 type noProviders struct{}
 

@@ -106,8 +106,8 @@ func (s *Service) ListWorkspaces(ctx context.Context, by Principal, company uuid
 	return pageOf(page, rows, workspaceOf, func(row db.ExecutionWorkspace) place { return place{At: row.CreatedAt, ID: row.ID} }), nil
 }
 
-// UpdateWorkspace renames, closes or reopens a workspace. While there is a writer closing is
-// ErrWorkspaceInUse for everybody. Members close as archived and reopen as active or idle;
+// UpdateWorkspace renames, closes or reopens a workspace. While there is a writer, or somebody waits
+// to be it, closing is ErrWorkspaceInUse for everybody. Members close as archived and reopen as active or idle;
 // operators set any status.
 func (s *Service) UpdateWorkspace(ctx context.Context, by Principal, id uuid.UUID, patch WorkspacePatch) (Workspace, error) {
 	readable, err := s.readableWorkspace(ctx, s.pool, by, id)
@@ -160,14 +160,29 @@ func (patch WorkspacePatch) validate(by Principal) error {
 	return v.err()
 }
 
+// inUseText says what has to happen before a workspace with a writer can be closed.
+func inUseText(w db.ExecutionWorkspace) string {
+	if w.Dirty {
+		return "The workspace has a writer with unsaved work: it saves and releases, an operator recovers the work, or takes over, first."
+	}
+	return "The workspace has a writer: it releases, hands over, or an operator takes over, first."
+}
+
 // setWorkspaceStatus moves a locked workspace to another status. Closing and reopening begin a new
 // generation, so that nothing that was decided about the one before still applies.
 func (s *Service) setWorkspaceStatus(ctx context.Context, tx pgx.Tx, by Principal, locked db.ExecutionWorkspace, status string) (db.ExecutionWorkspace, error) {
 	kind, generations := "workspace.status_changed", int64(0)
 	switch before, after := closedStatus(locked.Status), closedStatus(status); {
 	case after && locked.WriterRunID != nil:
-		return locked, ErrWorkspaceInUse
+		return locked, ErrWorkspaceInUse.Say("%s", inUseText(locked))
 	case after && !before:
+		waiting, err := s.queries.CountPlaces(ctx, tx, db.CountPlacesParams{CompanyID: locked.CompanyID, WorkspaceID: locked.ID})
+		if err != nil {
+			return locked, fmt.Errorf("count who waits: %w", err)
+		}
+		if waiting > 0 {
+			return locked, ErrWorkspaceInUse.Say("%d runs wait for the workspace: they give up their places, or end, first.", waiting)
+		}
 		kind, generations = "workspace.closed", 1
 	case before && !after:
 		kind, generations = "workspace.reopened", 1

@@ -256,6 +256,17 @@ type Refusal struct {
 	LastAt      time.Time
 }
 
+type ReservationPlace struct {
+	ID           int64
+	CompanyID    uuid.UUID
+	WorkspaceID  uuid.UUID
+	RunID        uuid.UUID
+	IssueID      uuid.UUID
+	ArrivedAt    time.Time
+	RankedAt     time.Time
+	LastPolledAt time.Time
+}
+
 type SigningKey struct {
 	ID         uuid.UUID
 	Algorithm  string
@@ -330,6 +341,19 @@ type Token struct {
 	ExpiresAt  *time.Time
 	LastUsedAt *time.Time
 	RevokedAt  *time.Time
+}
+
+// The places that live, one row each. Those of a workspace stand in the order of ranked_at and id.
+type WaitingLine struct {
+	ID           int64
+	CompanyID    uuid.UUID
+	WorkspaceID  uuid.UUID
+	RunID        uuid.UUID
+	IssueID      uuid.UUID
+	ArrivedAt    time.Time
+	RankedAt     time.Time
+	LastPolledAt time.Time
+	Present      bool
 }
 
 type WorkspacePrivacySource struct {

@@ -62,6 +62,7 @@ func fieldsOf(params any) []any {
 var (
 	LockIssueForReservationStatement = Statement[LockIssueForReservationParams, struct{ ID uuid.UUID }]{lockIssueForReservation}
 	LockBoundWorkspaceStatement      = Statement[LockBoundWorkspaceForReservationParams, struct{ ID uuid.UUID }]{lockBoundWorkspaceForReservation}
+	TryLockBoundWorkspaceStatement   = Statement[TryLockBoundWorkspaceForReservationParams, struct{ ID uuid.UUID }]{tryLockBoundWorkspaceForReservation}
 	LockRunsForReservationStatement  = Statement[LockRunsForReservationParams, struct{ ID uuid.UUID }]{lockRunsForReservation}
 	ReservationFactsStatement        = Statement[GetReservationFactsParams, GetReservationFactsRow]{getReservationFacts}
 	LeaseProofsOfWriterStatement     = Statement[ListLeaseProofsOfWriterParams, ListLeaseProofsOfWriterRow]{listLeaseProofsOfWriter}
@@ -69,6 +70,7 @@ var (
 	HandOverWorkspaceStatement       = Statement[HandOverWorkspaceParams, ExecutionWorkspace]{handOverWorkspace}
 	OpenTenureStatement              = Statement[OpenTenureParams, Tenure]{openTenure}
 	CloseTenureStatement             = Statement[CloseTenureParams, Tenure]{closeTenure}
+	LeavePlaceStatement              = Statement[LeavePlaceParams, struct{}]{leavePlace}
 	RecordRefusalStatement           = Statement[RecordRefusalParams, struct{ ID int64 }]{recordRefusal}
 	LockHeldWorkspaceStatement       = Statement[LockHeldWorkspaceParams, ExecutionWorkspace]{lockHeldWorkspace}
 	LockRunningRunStatement          = Statement[LockRunningRunParams, HeartbeatRun]{lockRunningRun}

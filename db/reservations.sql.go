@@ -61,6 +61,8 @@ SELECT
     writer.status AS writer_status,
     writer.finished_at AS writer_finished_at,
     writer.last_renewed_at AS writer_last_renewed_at,
+    coalesce(greatest(writer.last_renewed_at, tenure.started_at)
+             < clock_timestamp() - make_interval(secs => $11), false)::boolean AS writer_silent,
     tenure.id AS tenure_id,
     tenure.issue_id AS tenure_issue_id,
     tenure.started_at AS tenure_started_at,
@@ -73,6 +75,9 @@ SELECT
     last.unproven AS last_unproven,
     last.unsaved_work AS last_unsaved_work,
     held.id AS held_workspace_id,
+    mine.id AS place_id,
+    coalesce(line.position, 1)::bigint AS place_position,
+    coalesce(line.blocked, false)::boolean AS others_first,
     keyed.id AS keyed_tenure_id,
     keyed.reservation_digest AS keyed_digest,
     keyed.ended_at AS keyed_ended_at,
@@ -81,14 +86,22 @@ SELECT
     keyed.ended_reason AS keyed_ended_reason
 FROM (SELECT 1) AS always
 LEFT JOIN issues i ON i.company_id = $1 AND i.id = $2
-LEFT JOIN heartbeat_runs r ON r.company_id = $1 AND r.id = $11
+LEFT JOIN heartbeat_runs r ON r.company_id = $1 AND r.id = $12
 LEFT JOIN execution_workspaces w ON w.company_id = $1 AND w.id = i.execution_workspace_id
 LEFT JOIN heartbeat_runs writer ON writer.company_id = $1 AND writer.id = w.writer_run_id
 LEFT JOIN tenures tenure ON tenure.workspace_id = w.id AND tenure.ended_at IS NULL
 LEFT JOIN tenures last ON last.workspace_id = w.id AND last.epoch = w.epoch - 1
-LEFT JOIN execution_workspaces held ON held.company_id = $1 AND held.writer_run_id = $11
+LEFT JOIN execution_workspaces held ON held.company_id = $1 AND held.writer_run_id = $12
+LEFT JOIN waiting_line mine ON mine.run_id = $12 AND mine.workspace_id = w.id
+LEFT JOIN LATERAL (
+    SELECT 1 + count(*) FILTER (WHERE mine.id IS NULL OR (other.ranked_at, other.id) < (mine.ranked_at, mine.id)) AS position,
+           bool_or(other.present AND (mine.id IS NULL OR NOT mine.present
+                                      OR (other.ranked_at, other.id) < (mine.ranked_at, mine.id))) AS blocked
+    FROM waiting_line other
+    WHERE other.workspace_id = w.id AND other.run_id <> $12
+) line ON true
 LEFT JOIN tenures keyed ON keyed.company_id = $1
-    AND keyed.reservation_principal = $12 AND keyed.reservation_key = $13
+    AND keyed.reservation_principal = $13 AND keyed.reservation_key = $14
 `
 
 type GetReservationFactsParams struct {
@@ -102,6 +115,7 @@ type GetReservationFactsParams struct {
 	ProjectWorkspaceID *uuid.UUID
 	AskedWorkspaceID   *uuid.UUID
 	Source             json.RawMessage
+	SilentAfterSeconds float64
 	RunID              uuid.UUID
 	Principal          *string
 	ReservationKey     *string
@@ -133,6 +147,7 @@ type GetReservationFactsRow struct {
 	WriterStatus                 *string
 	WriterFinishedAt             *time.Time
 	WriterLastRenewedAt          *time.Time
+	WriterSilent                 bool
 	TenureID                     *uuid.UUID
 	TenureIssueID                *uuid.UUID
 	TenureStartedAt              *time.Time
@@ -144,6 +159,9 @@ type GetReservationFactsRow struct {
 	LastUnproven                 *bool
 	LastUnsavedWork              *bool
 	HeldWorkspaceID              *uuid.UUID
+	PlaceID                      *int64
+	PlacePosition                int64
+	OthersFirst                  bool
 	KeyedTenureID                *uuid.UUID
 	KeyedDigest                  []byte
 	KeyedEndedAt                 *time.Time
@@ -154,6 +172,8 @@ type GetReservationFactsRow struct {
 
 // Everything that the decision rests on, read after the locks. Always one row; what does
 // not exist in the company is NULL.
+// Where the run stands, or would stand. Before it come those who stand before it and are
+// there to take their turn; and if it was away too long itself, anybody who is there.
 func (q *Queries) GetReservationFacts(ctx context.Context, db DBTX, arg GetReservationFactsParams) (GetReservationFactsRow, error) {
 	row := db.QueryRow(ctx, getReservationFacts,
 		arg.CompanyID,
@@ -166,6 +186,7 @@ func (q *Queries) GetReservationFacts(ctx context.Context, db DBTX, arg GetReser
 		arg.ProjectWorkspaceID,
 		arg.AskedWorkspaceID,
 		arg.Source,
+		arg.SilentAfterSeconds,
 		arg.RunID,
 		arg.Principal,
 		arg.ReservationKey,
@@ -197,6 +218,7 @@ func (q *Queries) GetReservationFacts(ctx context.Context, db DBTX, arg GetReser
 		&i.WriterStatus,
 		&i.WriterFinishedAt,
 		&i.WriterLastRenewedAt,
+		&i.WriterSilent,
 		&i.TenureID,
 		&i.TenureIssueID,
 		&i.TenureStartedAt,
@@ -208,6 +230,9 @@ func (q *Queries) GetReservationFacts(ctx context.Context, db DBTX, arg GetReser
 		&i.LastUnproven,
 		&i.LastUnsavedWork,
 		&i.HeldWorkspaceID,
+		&i.PlaceID,
+		&i.PlacePosition,
+		&i.OthersFirst,
 		&i.KeyedTenureID,
 		&i.KeyedDigest,
 		&i.KeyedEndedAt,
@@ -547,4 +572,26 @@ func (q *Queries) ReserveWorkspace(ctx context.Context, db DBTX, arg ReserveWork
 		&i.UpdatedAt,
 	)
 	return i, err
+}
+
+const tryLockBoundWorkspaceForReservation = `-- name: TryLockBoundWorkspaceForReservation :one
+SELECT w.id FROM execution_workspaces w
+WHERE w.company_id = $1
+  AND w.id = (SELECT i.execution_workspace_id FROM issues i WHERE i.company_id = $1 AND i.id = $2)
+FOR UPDATE SKIP LOCKED
+`
+
+type TryLockBoundWorkspaceForReservationParams struct {
+	CompanyID uuid.UUID
+	IssueID   uuid.UUID
+}
+
+// The same without waiting: most of those who ask for a workspace that is being reserved
+// are refused, and a refusal needs no lock. Zero rows: the task is bound to none, or
+// somebody else holds the lock.
+func (q *Queries) TryLockBoundWorkspaceForReservation(ctx context.Context, db DBTX, arg TryLockBoundWorkspaceForReservationParams) (uuid.UUID, error) {
+	row := db.QueryRow(ctx, tryLockBoundWorkspaceForReservation, arg.CompanyID, arg.IssueID)
+	var id uuid.UUID
+	err := row.Scan(&id)
+	return id, err
 }

@@ -14,7 +14,8 @@ GRANT SELECT, INSERT, UPDATE ON
 GRANT SELECT, INSERT, DELETE ON project_members, issue_access_grants, idempotency_keys TO berth;
 GRANT DELETE ON permission_grants TO berth;
 GRANT SELECT, UPDATE ON instance_settings TO berth;
-GRANT SELECT ON schema_migrations, lease_proofs TO berth;
+GRANT SELECT ON schema_migrations, lease_proofs, waiting_line TO berth;
+GRANT SELECT, INSERT, UPDATE, DELETE ON reservation_places TO berth;
 
 -- The service: rows that rules guard, and that are never deleted.
 GRANT SELECT, INSERT, UPDATE ON execution_workspaces, heartbeat_runs, environment_leases, snapshots TO berth;
@@ -28,7 +29,8 @@ GRANT UPDATE (count, last_at) ON refusals TO berth;
 GRANT SELECT ON
     companies, agents, projects, project_members, project_workspaces, company_memberships, permission_grants, issues,
     issue_access_grants, heartbeat_runs, environment_leases, termination_receipts, execution_workspaces,
-    workspace_privacy_sources, snapshots, tenures, events, refusals, lease_proofs, schema_migrations
+    workspace_privacy_sources, snapshots, tenures, events, refusals, lease_proofs, reservation_places, waiting_line,
+    schema_migrations
     TO berth_auditor;
 GRANT SELECT (id, name, driver, status, created_at, updated_at) ON environments TO berth_auditor;
 GRANT SELECT (id, name, role, user_id, created_by, created_at, expires_at, last_used_at, revoked_at) ON tokens

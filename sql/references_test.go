@@ -117,6 +117,7 @@ var template = map[string]struct{ row, changes string }{
 	"execution_workspaces":      {"id = {held}", "jsonb_build_object('writer_run_id', null, 'snapshot_id', null)"},
 	"workspace_privacy_sources": {"workspace_id = {held}", none},
 	"events":                    {"kind = 'tenure.started' AND workspace_id = {held}", none},
+	"reservation_places":        {"run_id = {writer}", "jsonb_build_object('run_id', {idle}::text)"},
 	"refusals":                  {"workspace_id = {free}", "jsonb_build_object('code', 'another')"},
 	"snapshots":                 {"id = {pending}", "jsonb_build_object('location_key', 'another')"},
 	"tenures":                   {"id = {tenure}", "jsonb_build_object('epoch', 99, 'workspace_id', {free}::text, 'run_id', {idle}::text)"},

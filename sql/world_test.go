@@ -71,6 +71,7 @@ INSERT INTO execution_workspaces (id, company_id, project_id, project_workspace_
 	VALUES ({free}, {company}, {project}, {source}, {issue}, 'Free', 'isolated_workspace', 'task_directory', 'cloud_sandbox', 3);
 INSERT INTO refusals (company_id, issue_id, workspace_id, run_id, epoch, code, actor)
 	VALUES ({company}, {issue}, {free}, {idle}, 3, 'stale_epoch', 'test');
+INSERT INTO reservation_places (company_id, workspace_id, run_id, issue_id) VALUES ({company}, {free}, {writer}, {issue});
 INSERT INTO idempotency_keys (principal, company_id, key, digest, answer) VALUES ('test', {company}, 'key', '', '{}');
 `
 

@@ -1565,6 +1565,29 @@ type PendingSelection struct {
 // PermissionKey What a grant permits: all assignments, or those in its scope. The set is open: clients treat a value that they do not know as "do not act".
 type PermissionKey string
 
+// Place defines model for Place.
+type Place struct {
+	ArrivedAt *time.Time          `json:"arrivedAt"`
+	IssueID   *openapi_types.UUID `json:"issueId"`
+
+	// LastPolledAt When the run last asked. While a request of it is open that is always a moment ago.
+	LastPolledAt *time.Time `json:"lastPolledAt"`
+
+	// Position The first has 1.
+	Position int64 `json:"position"`
+
+	// RunID This and the rest are null where the task is not for the reader to see.
+	RunID *openapi_types.UUID `json:"runId"`
+}
+
+// PlaceList defines model for PlaceList.
+type PlaceList struct {
+	Items []Place `json:"items"`
+
+	// NextCursor Give it as cursor for the next part. Null on the last.
+	NextCursor *string `json:"nextCursor"`
+}
+
 // Principal defines model for Principal.
 type Principal struct {
 	PrincipalID openapi_types.UUID `json:"principalId"`
@@ -1800,7 +1823,7 @@ type ReserveRequest struct {
 	// Source If given, the workspace must have been made from it; a new one is.
 	Source map[string]interface{} `json:"source,omitempty"`
 
-	// WaitSeconds Only 0 so far: a reservation answers at once.
+	// WaitSeconds How long to wait for an unfinished writer, in line with others. 0: answer at once.
 	WaitSeconds *int64 `json:"waitSeconds,omitempty"`
 }
 
@@ -2374,6 +2397,11 @@ type ListAccessGrantsParams struct {
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// LeaveReservationQueueParams defines parameters for LeaveReservationQueue.
+type LeaveReservationQueueParams struct {
+	RunID openapi_types.UUID `form:"runId" json:"runId"`
+}
+
 // ExplainReservationParams defines parameters for ExplainReservation.
 type ExplainReservationParams struct {
 	RunID               openapi_types.UUID  `form:"runId" json:"runId"`
@@ -2392,6 +2420,15 @@ type ExplainReservationParams struct {
 type ReserveWorkspaceParams struct {
 	// IdempotencyKey Names this create. Sent again with the same body within a day, it answers what it answered first; with another body, 409 idempotency_key_reused.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
+// ListReservationQueueParams defines parameters for ListReservationQueue.
+type ListReservationQueueParams struct {
+	// Limit How many items at most.
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor nextCursor of the part before. Leave it out for the first part.
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ListProjectMembersParams defines parameters for ListProjectMembers.
@@ -3272,6 +3309,13 @@ type ClientInterface interface {
 	// Corresponds with POST /api/issues/{issueId}/workspace/apply (the `ApplySelection` operationId).
 	ApplySelection(ctx context.Context, issueID openapi_types.UUID, body ApplySelectionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// LeaveReservationQueue Give up a run's place in line
+	//
+	// By the run itself, or by who may write in its company. An open request of the run is then answered 409. A run that does not wait is 204 as well.
+	//
+	// Corresponds with DELETE /api/issues/{issueId}/workspace/reservation (the `LeaveReservationQueue` operationId).
+	LeaveReservationQueue(ctx context.Context, issueID openapi_types.UUID, params *LeaveReservationQueueParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ExplainReservation Ask what a reservation would be answered now
 	//
 	// The same decision as reserveWorkspace, with the same inputs. Nothing changes, and nothing is recorded.
@@ -3281,7 +3325,7 @@ type ClientInterface interface {
 
 	// ReserveWorkspaceWithBody Make a run the writer of its task's workspace
 	//
-	// The answer's authority has the next epoch and this run as its writer; a task without a workspace gets a new one. Asked again by the run that is the writer, it answers the same. With an Idempotency-Key it stands for one tenure: when that is over, 409 tenure_ended. 409 remote_workspace_writer_pending has in details: state (writer_running, writer_silent, writer_ended_dirty, writer_ended_unproven), holder {runId, issueId, epoch, since, runStatus, lastRenewedAt} or null, missingProof [{leaseId, provider, reason}] and retryAfterMs.
+	// The answer's authority has the next epoch and this run as its writer; a task without a workspace gets a new one. Asked again by the run that is the writer, it answers the same. With an Idempotency-Key it stands for one tenure: when that is over, 409 tenure_ended. With waitSeconds the run takes a place in the workspace's line, in the order of arrival, and a 409 comes only when the time is over. A place lives for 60 s after its last request, and misses its turn when there is none for 15 s: ask again at once to go on waiting. 409 remote_workspace_writer_pending has in details: state (writer_running, writer_silent, writer_ended_dirty, writer_ended_unproven, others_wait), position in the line or null, holder {runId, issueId, epoch, since, runStatus, lastRenewedAt} or null, missingProof [{leaseId, provider, reason}] and retryAfterMs.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -3290,12 +3334,19 @@ type ClientInterface interface {
 
 	// ReserveWorkspace Make a run the writer of its task's workspace
 	//
-	// The answer's authority has the next epoch and this run as its writer; a task without a workspace gets a new one. Asked again by the run that is the writer, it answers the same. With an Idempotency-Key it stands for one tenure: when that is over, 409 tenure_ended. 409 remote_workspace_writer_pending has in details: state (writer_running, writer_silent, writer_ended_dirty, writer_ended_unproven), holder {runId, issueId, epoch, since, runStatus, lastRenewedAt} or null, missingProof [{leaseId, provider, reason}] and retryAfterMs.
+	// The answer's authority has the next epoch and this run as its writer; a task without a workspace gets a new one. Asked again by the run that is the writer, it answers the same. With an Idempotency-Key it stands for one tenure: when that is over, 409 tenure_ended. With waitSeconds the run takes a place in the workspace's line, in the order of arrival, and a 409 comes only when the time is over. A place lives for 60 s after its last request, and misses its turn when there is none for 15 s: ask again at once to go on waiting. 409 remote_workspace_writer_pending has in details: state (writer_running, writer_silent, writer_ended_dirty, writer_ended_unproven, others_wait), position in the line or null, holder {runId, issueId, epoch, since, runStatus, lastRenewedAt} or null, missingProof [{leaseId, provider, reason}] and retryAfterMs.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/issues/{issueId}/workspace/reservation (the `ReserveWorkspace` operationId).
 	ReserveWorkspace(ctx context.Context, issueID openapi_types.UUID, params *ReserveWorkspaceParams, body ReserveWorkspaceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListReservationQueue List who waits for a task's workspace
+	//
+	// From the head of the line on. Of tasks that the caller may not read only the position is shown.
+	//
+	// Corresponds with GET /api/issues/{issueId}/workspace/reservation/queue (the `ListReservationQueue` operationId).
+	ListReservationQueue(ctx context.Context, issueID openapi_types.UUID, params *ListReservationQueueParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetProject Read a project
 	//
@@ -4919,6 +4970,23 @@ func (c *Client) ApplySelection(ctx context.Context, issueID openapi_types.UUID,
 	return c.Client.Do(req)
 }
 
+// LeaveReservationQueue Give up a run's place in line
+//
+// By the run itself, or by who may write in its company. An open request of the run is then answered 409. A run that does not wait is 204 as well.
+//
+// Corresponds with DELETE /api/issues/{issueId}/workspace/reservation (the `LeaveReservationQueue` operationId).
+func (c *Client) LeaveReservationQueue(ctx context.Context, issueID openapi_types.UUID, params *LeaveReservationQueueParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewLeaveReservationQueueRequest(c.Server, issueID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ExplainReservation Ask what a reservation would be answered now
 //
 // The same decision as reserveWorkspace, with the same inputs. Nothing changes, and nothing is recorded.
@@ -4938,7 +5006,7 @@ func (c *Client) ExplainReservation(ctx context.Context, issueID openapi_types.U
 
 // ReserveWorkspaceWithBody Make a run the writer of its task's workspace
 //
-// The answer's authority has the next epoch and this run as its writer; a task without a workspace gets a new one. Asked again by the run that is the writer, it answers the same. With an Idempotency-Key it stands for one tenure: when that is over, 409 tenure_ended. 409 remote_workspace_writer_pending has in details: state (writer_running, writer_silent, writer_ended_dirty, writer_ended_unproven), holder {runId, issueId, epoch, since, runStatus, lastRenewedAt} or null, missingProof [{leaseId, provider, reason}] and retryAfterMs.
+// The answer's authority has the next epoch and this run as its writer; a task without a workspace gets a new one. Asked again by the run that is the writer, it answers the same. With an Idempotency-Key it stands for one tenure: when that is over, 409 tenure_ended. With waitSeconds the run takes a place in the workspace's line, in the order of arrival, and a 409 comes only when the time is over. A place lives for 60 s after its last request, and misses its turn when there is none for 15 s: ask again at once to go on waiting. 409 remote_workspace_writer_pending has in details: state (writer_running, writer_silent, writer_ended_dirty, writer_ended_unproven, others_wait), position in the line or null, holder {runId, issueId, epoch, since, runStatus, lastRenewedAt} or null, missingProof [{leaseId, provider, reason}] and retryAfterMs.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4957,13 +5025,30 @@ func (c *Client) ReserveWorkspaceWithBody(ctx context.Context, issueID openapi_t
 
 // ReserveWorkspace Make a run the writer of its task's workspace
 //
-// The answer's authority has the next epoch and this run as its writer; a task without a workspace gets a new one. Asked again by the run that is the writer, it answers the same. With an Idempotency-Key it stands for one tenure: when that is over, 409 tenure_ended. 409 remote_workspace_writer_pending has in details: state (writer_running, writer_silent, writer_ended_dirty, writer_ended_unproven), holder {runId, issueId, epoch, since, runStatus, lastRenewedAt} or null, missingProof [{leaseId, provider, reason}] and retryAfterMs.
+// The answer's authority has the next epoch and this run as its writer; a task without a workspace gets a new one. Asked again by the run that is the writer, it answers the same. With an Idempotency-Key it stands for one tenure: when that is over, 409 tenure_ended. With waitSeconds the run takes a place in the workspace's line, in the order of arrival, and a 409 comes only when the time is over. A place lives for 60 s after its last request, and misses its turn when there is none for 15 s: ask again at once to go on waiting. 409 remote_workspace_writer_pending has in details: state (writer_running, writer_silent, writer_ended_dirty, writer_ended_unproven, others_wait), position in the line or null, holder {runId, issueId, epoch, since, runStatus, lastRenewedAt} or null, missingProof [{leaseId, provider, reason}] and retryAfterMs.
 //
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/issues/{issueId}/workspace/reservation (the `ReserveWorkspace` operationId).
 func (c *Client) ReserveWorkspace(ctx context.Context, issueID openapi_types.UUID, params *ReserveWorkspaceParams, body ReserveWorkspaceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewReserveWorkspaceRequest(c.Server, issueID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListReservationQueue List who waits for a task's workspace
+//
+// From the head of the line on. Of tasks that the caller may not read only the position is shown.
+//
+// Corresponds with GET /api/issues/{issueId}/workspace/reservation/queue (the `ListReservationQueue` operationId).
+func (c *Client) ListReservationQueue(ctx context.Context, issueID openapi_types.UUID, params *ListReservationQueueParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListReservationQueueRequest(c.Server, issueID, params)
 	if err != nil {
 		return nil, err
 	}
@@ -8348,6 +8433,63 @@ func NewApplySelectionRequestWithBody(server string, issueID openapi_types.UUID,
 	return req, nil
 }
 
+// NewLeaveReservationQueueRequest constructs an http.Request for the LeaveReservationQueue method
+func NewLeaveReservationQueueRequest(server string, issueID openapi_types.UUID, params *LeaveReservationQueueParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "issueId", issueID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/issues/%s/workspace/reservation", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", false, "runId", params.RunID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewExplainReservationRequest constructs an http.Request for the ExplainReservation method
 func NewExplainReservationRequest(server string, issueID openapi_types.UUID, params *ExplainReservationParams) (*http.Request, error) {
 	var err error
@@ -8546,6 +8688,79 @@ func NewReserveWorkspaceRequestWithBody(server string, issueID openapi_types.UUI
 			req.Header.Set("Idempotency-Key", headerParam0)
 		}
 
+	}
+
+	return req, nil
+}
+
+// NewListReservationQueueRequest constructs an http.Request for the ListReservationQueue method
+func NewListReservationQueueRequest(server string, issueID openapi_types.UUID, params *ListReservationQueueParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "issueId", issueID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/issues/%s/workspace/reservation/queue", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
 	}
 
 	return req, nil
@@ -9828,6 +10043,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/issues/{issueId}/workspace/apply (the `ApplySelection` operationId).
 	ApplySelectionWithResponse(ctx context.Context, issueID openapi_types.UUID, body ApplySelectionJSONRequestBody, reqEditors ...RequestEditorFn) (*ApplySelectionReply, error)
 
+	// LeaveReservationQueueWithResponse Give up a run's place in line
+	//
+	// By the run itself, or by who may write in its company. An open request of the run is then answered 409. A run that does not wait is 204 as well.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/issues/{issueId}/workspace/reservation (the `LeaveReservationQueue` operationId).
+	LeaveReservationQueueWithResponse(ctx context.Context, issueID openapi_types.UUID, params *LeaveReservationQueueParams, reqEditors ...RequestEditorFn) (*LeaveReservationQueueReply, error)
+
 	// ExplainReservationWithResponse Ask what a reservation would be answered now
 	//
 	// The same decision as reserveWorkspace, with the same inputs. Nothing changes, and nothing is recorded.
@@ -9839,7 +10063,7 @@ type ClientWithResponsesInterface interface {
 
 	// ReserveWorkspaceWithBodyWithResponse Make a run the writer of its task's workspace
 	//
-	// The answer's authority has the next epoch and this run as its writer; a task without a workspace gets a new one. Asked again by the run that is the writer, it answers the same. With an Idempotency-Key it stands for one tenure: when that is over, 409 tenure_ended. 409 remote_workspace_writer_pending has in details: state (writer_running, writer_silent, writer_ended_dirty, writer_ended_unproven), holder {runId, issueId, epoch, since, runStatus, lastRenewedAt} or null, missingProof [{leaseId, provider, reason}] and retryAfterMs.
+	// The answer's authority has the next epoch and this run as its writer; a task without a workspace gets a new one. Asked again by the run that is the writer, it answers the same. With an Idempotency-Key it stands for one tenure: when that is over, 409 tenure_ended. With waitSeconds the run takes a place in the workspace's line, in the order of arrival, and a 409 comes only when the time is over. A place lives for 60 s after its last request, and misses its turn when there is none for 15 s: ask again at once to go on waiting. 409 remote_workspace_writer_pending has in details: state (writer_running, writer_silent, writer_ended_dirty, writer_ended_unproven, others_wait), position in the line or null, holder {runId, issueId, epoch, since, runStatus, lastRenewedAt} or null, missingProof [{leaseId, provider, reason}] and retryAfterMs.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9848,12 +10072,21 @@ type ClientWithResponsesInterface interface {
 
 	// ReserveWorkspaceWithResponse Make a run the writer of its task's workspace
 	//
-	// The answer's authority has the next epoch and this run as its writer; a task without a workspace gets a new one. Asked again by the run that is the writer, it answers the same. With an Idempotency-Key it stands for one tenure: when that is over, 409 tenure_ended. 409 remote_workspace_writer_pending has in details: state (writer_running, writer_silent, writer_ended_dirty, writer_ended_unproven), holder {runId, issueId, epoch, since, runStatus, lastRenewedAt} or null, missingProof [{leaseId, provider, reason}] and retryAfterMs.
+	// The answer's authority has the next epoch and this run as its writer; a task without a workspace gets a new one. Asked again by the run that is the writer, it answers the same. With an Idempotency-Key it stands for one tenure: when that is over, 409 tenure_ended. With waitSeconds the run takes a place in the workspace's line, in the order of arrival, and a 409 comes only when the time is over. A place lives for 60 s after its last request, and misses its turn when there is none for 15 s: ask again at once to go on waiting. 409 remote_workspace_writer_pending has in details: state (writer_running, writer_silent, writer_ended_dirty, writer_ended_unproven, others_wait), position in the line or null, holder {runId, issueId, epoch, since, runStatus, lastRenewedAt} or null, missingProof [{leaseId, provider, reason}] and retryAfterMs.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/issues/{issueId}/workspace/reservation (the `ReserveWorkspace` operationId).
 	ReserveWorkspaceWithResponse(ctx context.Context, issueID openapi_types.UUID, params *ReserveWorkspaceParams, body ReserveWorkspaceJSONRequestBody, reqEditors ...RequestEditorFn) (*ReserveWorkspaceReply, error)
+
+	// ListReservationQueueWithResponse List who waits for a task's workspace
+	//
+	// From the head of the line on. Of tasks that the caller may not read only the position is shown.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/issues/{issueId}/workspace/reservation/queue (the `ListReservationQueue` operationId).
+	ListReservationQueueWithResponse(ctx context.Context, issueID openapi_types.UUID, params *ListReservationQueueParams, reqEditors ...RequestEditorFn) (*ListReservationQueueReply, error)
 
 	// GetProjectWithResponse Read a project
 	//
@@ -15632,6 +15865,82 @@ func (r ApplySelectionReply) ContentType() string {
 	return ""
 }
 
+type LeaveReservationQueueReply struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Problem
+	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationProblemJSON403 *Problem
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *Problem
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *Problem
+	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationProblemJSON500 *Problem
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Problem
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r LeaveReservationQueueReply) GetApplicationProblemJSON401() *Problem {
+	return r.ApplicationProblemJSON401
+}
+
+// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r LeaveReservationQueueReply) GetApplicationProblemJSON403() *Problem {
+	return r.ApplicationProblemJSON403
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r LeaveReservationQueueReply) GetApplicationProblemJSON404() *Problem {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r LeaveReservationQueueReply) GetApplicationProblemJSON422() *Problem {
+	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r LeaveReservationQueueReply) GetApplicationProblemJSON500() *Problem {
+	return r.ApplicationProblemJSON500
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r LeaveReservationQueueReply) GetApplicationProblemJSON503() *Problem {
+	return r.ApplicationProblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r LeaveReservationQueueReply) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r LeaveReservationQueueReply) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r LeaveReservationQueueReply) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r LeaveReservationQueueReply) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ExplainReservationReply struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -15827,6 +16136,89 @@ func (r ReserveWorkspaceReply) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ReserveWorkspaceReply) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListReservationQueueReply struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PlaceList
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Problem
+	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationProblemJSON403 *Problem
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *Problem
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *Problem
+	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationProblemJSON500 *Problem
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListReservationQueueReply) GetJSON200() *PlaceList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r ListReservationQueueReply) GetApplicationProblemJSON401() *Problem {
+	return r.ApplicationProblemJSON401
+}
+
+// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r ListReservationQueueReply) GetApplicationProblemJSON403() *Problem {
+	return r.ApplicationProblemJSON403
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r ListReservationQueueReply) GetApplicationProblemJSON404() *Problem {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r ListReservationQueueReply) GetApplicationProblemJSON422() *Problem {
+	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r ListReservationQueueReply) GetApplicationProblemJSON500() *Problem {
+	return r.ApplicationProblemJSON500
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ListReservationQueueReply) GetApplicationProblemJSON503() *Problem {
+	return r.ApplicationProblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r ListReservationQueueReply) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListReservationQueueReply) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListReservationQueueReply) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListReservationQueueReply) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -17993,6 +18385,21 @@ func (c *ClientWithResponses) ApplySelectionWithResponse(ctx context.Context, is
 	return ParseApplySelectionReply(rsp)
 }
 
+// LeaveReservationQueueWithResponse Give up a run's place in line
+//
+// By the run itself, or by who may write in its company. An open request of the run is then answered 409. A run that does not wait is 204 as well.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/issues/{issueId}/workspace/reservation (the `LeaveReservationQueue` operationId).
+func (c *ClientWithResponses) LeaveReservationQueueWithResponse(ctx context.Context, issueID openapi_types.UUID, params *LeaveReservationQueueParams, reqEditors ...RequestEditorFn) (*LeaveReservationQueueReply, error) {
+	rsp, err := c.LeaveReservationQueue(ctx, issueID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseLeaveReservationQueueReply(rsp)
+}
+
 // ExplainReservationWithResponse Ask what a reservation would be answered now
 //
 // The same decision as reserveWorkspace, with the same inputs. Nothing changes, and nothing is recorded.
@@ -18010,7 +18417,7 @@ func (c *ClientWithResponses) ExplainReservationWithResponse(ctx context.Context
 
 // ReserveWorkspaceWithBodyWithResponse Make a run the writer of its task's workspace
 //
-// The answer's authority has the next epoch and this run as its writer; a task without a workspace gets a new one. Asked again by the run that is the writer, it answers the same. With an Idempotency-Key it stands for one tenure: when that is over, 409 tenure_ended. 409 remote_workspace_writer_pending has in details: state (writer_running, writer_silent, writer_ended_dirty, writer_ended_unproven), holder {runId, issueId, epoch, since, runStatus, lastRenewedAt} or null, missingProof [{leaseId, provider, reason}] and retryAfterMs.
+// The answer's authority has the next epoch and this run as its writer; a task without a workspace gets a new one. Asked again by the run that is the writer, it answers the same. With an Idempotency-Key it stands for one tenure: when that is over, 409 tenure_ended. With waitSeconds the run takes a place in the workspace's line, in the order of arrival, and a 409 comes only when the time is over. A place lives for 60 s after its last request, and misses its turn when there is none for 15 s: ask again at once to go on waiting. 409 remote_workspace_writer_pending has in details: state (writer_running, writer_silent, writer_ended_dirty, writer_ended_unproven, others_wait), position in the line or null, holder {runId, issueId, epoch, since, runStatus, lastRenewedAt} or null, missingProof [{leaseId, provider, reason}] and retryAfterMs.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18025,7 +18432,7 @@ func (c *ClientWithResponses) ReserveWorkspaceWithBodyWithResponse(ctx context.C
 
 // ReserveWorkspaceWithResponse Make a run the writer of its task's workspace
 //
-// The answer's authority has the next epoch and this run as its writer; a task without a workspace gets a new one. Asked again by the run that is the writer, it answers the same. With an Idempotency-Key it stands for one tenure: when that is over, 409 tenure_ended. 409 remote_workspace_writer_pending has in details: state (writer_running, writer_silent, writer_ended_dirty, writer_ended_unproven), holder {runId, issueId, epoch, since, runStatus, lastRenewedAt} or null, missingProof [{leaseId, provider, reason}] and retryAfterMs.
+// The answer's authority has the next epoch and this run as its writer; a task without a workspace gets a new one. Asked again by the run that is the writer, it answers the same. With an Idempotency-Key it stands for one tenure: when that is over, 409 tenure_ended. With waitSeconds the run takes a place in the workspace's line, in the order of arrival, and a 409 comes only when the time is over. A place lives for 60 s after its last request, and misses its turn when there is none for 15 s: ask again at once to go on waiting. 409 remote_workspace_writer_pending has in details: state (writer_running, writer_silent, writer_ended_dirty, writer_ended_unproven, others_wait), position in the line or null, holder {runId, issueId, epoch, since, runStatus, lastRenewedAt} or null, missingProof [{leaseId, provider, reason}] and retryAfterMs.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18036,6 +18443,21 @@ func (c *ClientWithResponses) ReserveWorkspaceWithResponse(ctx context.Context, 
 		return nil, err
 	}
 	return ParseReserveWorkspaceReply(rsp)
+}
+
+// ListReservationQueueWithResponse List who waits for a task's workspace
+//
+// From the head of the line on. Of tasks that the caller may not read only the position is shown.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/issues/{issueId}/workspace/reservation/queue (the `ListReservationQueue` operationId).
+func (c *ClientWithResponses) ListReservationQueueWithResponse(ctx context.Context, issueID openapi_types.UUID, params *ListReservationQueueParams, reqEditors ...RequestEditorFn) (*ListReservationQueueReply, error) {
+	rsp, err := c.ListReservationQueue(ctx, issueID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListReservationQueueReply(rsp)
 }
 
 // GetProjectWithResponse Read a project
@@ -23067,6 +23489,70 @@ func ParseApplySelectionReply(rsp *http.Response) (*ApplySelectionReply, error) 
 	return response, nil
 }
 
+// ParseLeaveReservationQueueReply parses an HTTP response from a LeaveReservationQueueWithResponse call
+func ParseLeaveReservationQueueReply(rsp *http.Response) (*LeaveReservationQueueReply, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &LeaveReservationQueueReply{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseExplainReservationReply parses an HTTP response from a ExplainReservationWithResponse call
 func ParseExplainReservationReply(rsp *http.Response) (*ExplainReservationReply, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -23211,6 +23697,74 @@ func ParseReserveWorkspaceReply(rsp *http.Response) (*ReserveWorkspaceReply, err
 			return nil, err
 		}
 		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListReservationQueueReply parses an HTTP response from a ListReservationQueueWithResponse call
+func ParseListReservationQueueReply(rsp *http.Response) (*ListReservationQueueReply, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListReservationQueueReply{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PlaceList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
 		var dest Problem

@@ -28,6 +28,8 @@ type serveCommand struct {
 	SnapshotURL   string `placeholder:"URL" help:"Where snapshots are kept: file:///absolute/path. Without it: in the data directory."`
 	OperatorToken string `placeholder:"SECRET" help:"The operator token. Without it: one is made at the first start, and kept in the data directory."`
 
+	SilentAfter time.Duration `default:"2m" placeholder:"DURATION" help:"How long a writer may not be heard of before it counts as silent; ${default} unless given. Silence frees nothing."`
+
 	LogFormat string     `enum:"text,json" default:"text" help:"How the log on stderr is written: text or json."`
 	LogLevel  slog.Level `default:"info" placeholder:"LEVEL" help:"What it holds: debug, info, warn or error, and what is worse; ${default} unless given."`
 }
@@ -79,7 +81,7 @@ func (c serveCommand) prepare(ctx context.Context, base *database, log *slog.Log
 	if err != nil {
 		return nil, "", err
 	}
-	rules := authority.New(base.pool, store, log)
+	rules := authority.New(base.pool, store, log, authority.WithSilentAfter(c.SilentAfter))
 	if err := rules.ClaimStore(ctx); err != nil {
 		return nil, "", err
 	}

@@ -16,6 +16,15 @@ WHERE w.company_id = @company_id
   AND w.id = (SELECT i.execution_workspace_id FROM issues i WHERE i.company_id = @company_id AND i.id = @issue_id)
 FOR UPDATE;
 
+-- name: TryLockBoundWorkspaceForReservation :one
+-- The same without waiting: most of those who ask for a workspace that is being reserved
+-- are refused, and a refusal needs no lock. Zero rows: the task is bound to none, or
+-- somebody else holds the lock.
+SELECT w.id FROM execution_workspaces w
+WHERE w.company_id = @company_id
+  AND w.id = (SELECT i.execution_workspace_id FROM issues i WHERE i.company_id = @company_id AND i.id = @issue_id)
+FOR UPDATE SKIP LOCKED;
+
 -- name: LockRunsForReservation :many
 -- Neither the run nor the writer before it may end, and the writer may get no further
 -- lease, between the facts and the act. Finishing a run and writing a lease wait here.
@@ -66,6 +75,8 @@ SELECT
     writer.status AS writer_status,
     writer.finished_at AS writer_finished_at,
     writer.last_renewed_at AS writer_last_renewed_at,
+    coalesce(greatest(writer.last_renewed_at, tenure.started_at)
+             < clock_timestamp() - make_interval(secs => @silent_after_seconds), false)::boolean AS writer_silent,
     tenure.id AS tenure_id,
     tenure.issue_id AS tenure_issue_id,
     tenure.started_at AS tenure_started_at,
@@ -78,6 +89,9 @@ SELECT
     last.unproven AS last_unproven,
     last.unsaved_work AS last_unsaved_work,
     held.id AS held_workspace_id,
+    mine.id AS place_id,
+    coalesce(line.position, 1)::bigint AS place_position,
+    coalesce(line.blocked, false)::boolean AS others_first,
     keyed.id AS keyed_tenure_id,
     keyed.reservation_digest AS keyed_digest,
     keyed.ended_at AS keyed_ended_at,
@@ -92,6 +106,16 @@ LEFT JOIN heartbeat_runs writer ON writer.company_id = @company_id AND writer.id
 LEFT JOIN tenures tenure ON tenure.workspace_id = w.id AND tenure.ended_at IS NULL
 LEFT JOIN tenures last ON last.workspace_id = w.id AND last.epoch = w.epoch - 1
 LEFT JOIN execution_workspaces held ON held.company_id = @company_id AND held.writer_run_id = @run_id
+LEFT JOIN waiting_line mine ON mine.run_id = @run_id AND mine.workspace_id = w.id
+-- Where the run stands, or would stand. Before it come those who stand before it and are
+-- there to take their turn; and if it was away too long itself, anybody who is there.
+LEFT JOIN LATERAL (
+    SELECT 1 + count(*) FILTER (WHERE mine.id IS NULL OR (other.ranked_at, other.id) < (mine.ranked_at, mine.id)) AS position,
+           bool_or(other.present AND (mine.id IS NULL OR NOT mine.present
+                                      OR (other.ranked_at, other.id) < (mine.ranked_at, mine.id))) AS blocked
+    FROM waiting_line other
+    WHERE other.workspace_id = w.id AND other.run_id <> @run_id
+) line ON true
 LEFT JOIN tenures keyed ON keyed.company_id = @company_id
     AND keyed.reservation_principal = @principal AND keyed.reservation_key = sqlc.narg(reservation_key);
 
