@@ -10,6 +10,9 @@ import (
 // MigrateUp is migrateUp, for tests with migrations of their own.
 var MigrateUp = migrateUp
 
+// MigrateJobs is migrateJobs, for tests that kill a program in it.
+var MigrateJobs = migrateJobs
+
 // MigrateDown takes all migrations back.
 func MigrateDown(ctx context.Context, ownerURL string, files fs.FS) error {
 	return withMigrations(ctx, ownerURL, files, (*migrate.Migrate).Down)

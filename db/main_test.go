@@ -18,15 +18,23 @@ import (
 // names, for tests that kill such a program.
 const migrateURL = "BERTH_DB_TEST_MIGRATE"
 
+// migrateJobsURL does the same for River's tables; the program says first that it begins.
+const migrateJobsURL = "BERTH_DB_TEST_MIGRATE_JOBS"
+
 func TestMain(m *testing.M) {
+	var err error
 	if url := os.Getenv(migrateURL); url != "" {
-		if err := db.MigrateUp(context.Background(), url, killedMigrations); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
+		err = db.MigrateUp(context.Background(), url, killedMigrations)
+	} else if url := os.Getenv(migrateJobsURL); url != "" {
+		fmt.Println("begin")
+		err = db.MigrateJobs(context.Background(), url)
+	} else {
+		os.Exit(m.Run())
 	}
-	os.Exit(m.Run())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 func connect(t *testing.T, url string) *pgx.Conn {

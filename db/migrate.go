@@ -34,8 +34,15 @@ const (
 	grantsLock = 0x6265727468 // "berth"
 )
 
-// Migrate brings the schema of the database at ownerURL to the newest version
-// that this program has, and gives the roles their rights on it. ownerURL is
+// migrationSettings hold for the connections of a migration, unless its URL
+// says otherwise.
+var migrationSettings = map[string]string{
+	"application_name": "berth migrate",
+	"lock_timeout":     migrationsStatementWait,
+}
+
+// Migrate brings the schema of the database at ownerURL, and River's beside it,
+// to the newest version that this program has, and gives the roles their rights. ownerURL is
 // the address for the role that owns the schema, straight to the server: not
 // through a pooler.
 //
@@ -45,6 +52,9 @@ const (
 // as on somebody else's server with one role for everything.
 func Migrate(ctx context.Context, ownerURL string) error {
 	if err := migrateUp(ctx, ownerURL, schema.Migrations); err != nil {
+		return err
+	}
+	if err := migrateJobs(ctx, ownerURL); err != nil {
 		return err
 	}
 	return grant(ctx, ownerURL, schema.Grants)
@@ -62,10 +72,7 @@ func withMigrations(ctx context.Context, ownerURL string, files fs.FS, step func
 	if err != nil {
 		return fmt.Errorf("migrate: database URL: %w", err)
 	}
-	config.RuntimeParams["application_name"] = "berth migrate"
-	if _, set := config.RuntimeParams["lock_timeout"]; !set {
-		config.RuntimeParams["lock_timeout"] = migrationsStatementWait
-	}
+	setUnlessSet(config.RuntimeParams, migrationSettings)
 	pool := stdlib.OpenDB(*config)
 	defer pool.Close() //nolint:errcheck // closed by the driver already, unless it was never made
 	if err := pool.PingContext(ctx); err != nil {

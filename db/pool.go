@@ -50,11 +50,7 @@ func Open(ctx context.Context, url string, options Options) (*pgxpool.Pool, erro
 	if err != nil {
 		return nil, fmt.Errorf("database URL: %w", err) // pgx leaves the password out
 	}
-	for name, value := range sessionSettings {
-		if _, set := config.ConnConfig.RuntimeParams[name]; !set {
-			config.ConnConfig.RuntimeParams[name] = value
-		}
-	}
+	setUnlessSet(config.ConnConfig.RuntimeParams, sessionSettings)
 	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, connectTimeout)
 	config.MaxConns = cmp.Or(options.MaxConns, DefaultMaxConns)
 	config.MaxConnIdleTime = 5 * time.Minute
@@ -69,6 +65,15 @@ func Open(ctx context.Context, url string, options Options) (*pgxpool.Pool, erro
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
 	return pool, nil
+}
+
+// setUnlessSet adds settings to those that a URL brought.
+func setUnlessSet(params, settings map[string]string) {
+	for name, value := range settings {
+		if _, set := params[name]; !set {
+			params[name] = value
+		}
+	}
 }
 
 // prepareConn makes a new connection one that the code above can rely on.

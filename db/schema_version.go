@@ -16,6 +16,14 @@ type Status struct {
 	Current uint // the version of the database, 0 when it has no schema
 	Newest  uint // the version that this program brings
 	Dirty   bool // a migration to Current began and was not committed
+
+	JobsCurrent uint // the same of River's tables, where background work queues
+	JobsNewest  uint
+}
+
+// Fits reports whether this program works on the schema as it is.
+func (s Status) Fits() bool {
+	return !s.Dirty && s.Current == s.Newest && s.JobsCurrent == s.JobsNewest
 }
 
 // SchemaError says that this program must not work on a database, since its
@@ -30,6 +38,12 @@ func (e *SchemaError) Error() string {
 			"which runs it again", e.Current, e.Newest, migrate)
 	case e.Current < e.Newest:
 		return fmt.Sprintf("the database's schema has version %d, and this program needs version %d: %s", e.Current, e.Newest, migrate)
+	case e.Current == e.Newest && e.JobsCurrent < e.JobsNewest:
+		return fmt.Sprintf("the tables of the database's background jobs have version %d, and this program needs version %d: %s",
+			e.JobsCurrent, e.JobsNewest, migrate)
+	case e.Current == e.Newest:
+		return fmt.Sprintf("the tables of the database's background jobs have version %d, and this program knows only up to version %d: "+
+			"run a newer version of Berth", e.JobsCurrent, e.JobsNewest)
 	default:
 		return fmt.Sprintf("the database's schema has version %d, and this program knows only up to version %d: "+
 			"run a newer version of Berth, or berth migrate status to see", e.Current, e.Newest)
@@ -44,14 +58,14 @@ func MigrationStatus(ctx context.Context, url string) (Status, error) {
 		return Status{}, fmt.Errorf("read the schema's version: connect: %w", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
-	return schemaStatus(ctx, conn, schema.Migrations)
+	return wholeStatus(ctx, conn)
 }
 
 // CheckSchema refuses, with a *SchemaError, to work on a database whose schema
 // is older or newer than this program's, or was left in the middle of a
 // migration.
 func CheckSchema(ctx context.Context, db DBTX) error {
-	status, err := schemaStatus(ctx, db, schema.Migrations)
+	status, err := wholeStatus(ctx, db)
 	if err != nil {
 		return err
 	}
@@ -59,10 +73,23 @@ func CheckSchema(ctx context.Context, db DBTX) error {
 }
 
 func (s Status) check() error {
-	if s.Dirty || s.Current != s.Newest {
+	if !s.Fits() {
 		return &SchemaError{Status: s}
 	}
 	return nil
+}
+
+// wholeStatus is the status of Berth's schema and of River's beside it.
+func wholeStatus(ctx context.Context, db DBTX) (Status, error) {
+	status, err := schemaStatus(ctx, db, schema.Migrations)
+	if err != nil {
+		return Status{}, err
+	}
+	if status.JobsNewest, err = JobsVersion(); err != nil {
+		return Status{}, err
+	}
+	status.JobsCurrent, err = currentJobs(ctx, db)
+	return status, err
 }
 
 func schemaStatus(ctx context.Context, db DBTX, files fs.FS) (Status, error) {

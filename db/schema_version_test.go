@@ -35,7 +35,9 @@ func TestASchemaThatIsNotTheProgramsIsRefusedWithTheWayOut(t *testing.T) {
 		}
 		err := db.CheckSchema(t.Context(), d.Pool)
 		var wrong *db.SchemaError
-		if !errors.As(err, &wrong) || wrong.Status != (db.Status{Current: c.version, Newest: now.Newest, Dirty: c.dirty}) {
+		want := now
+		want.Current, want.Dirty = c.version, c.dirty
+		if !errors.As(err, &wrong) || wrong.Status != want {
 			t.Errorf("%s: got %v", name, err)
 			continue
 		}

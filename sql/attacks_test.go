@@ -148,6 +148,7 @@ var attacksOnProof = []attack{
 	{"a receipt older than the lease", receipt("clock_timestamp()", "'2000-01-01'"), "termination_receipts_after_acquired"},
 	{"a lease back to active", `UPDATE environment_leases SET status = 'active', released_at = NULL WHERE id = {lease}`, "environment_leases_forward"},
 	{"a settled lease unsettled", `UPDATE environment_leases SET cleanup_status = 'failed' WHERE id = {lease}`, "environment_leases_forward"},
+	{"a clean-up settled by word alone", `UPDATE lease_cleanups SET settled_at = now() WHERE lease_id = {gone}`, "lease_cleanups_settled_by_lease"},
 	{"a lease of another run", `UPDATE environment_leases SET heartbeat_run_id = {idle} WHERE id = {active}`, "environment_leases_identity"},
 	{"a lease of no run", `UPDATE environment_leases SET heartbeat_run_id = NULL WHERE id = {active}`, "environment_leases_identity"},
 	{"a lease of another machine", `UPDATE environment_leases SET provider_lease_id = 'machine' WHERE id = {active}`, "environment_leases_identity"},

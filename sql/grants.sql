@@ -14,11 +14,12 @@ GRANT SELECT, INSERT, UPDATE ON
 GRANT SELECT, INSERT, DELETE ON project_members, issue_access_grants, idempotency_keys TO berth;
 GRANT DELETE ON permission_grants TO berth;
 GRANT SELECT, UPDATE ON instance_settings TO berth;
-GRANT SELECT ON schema_migrations, lease_proofs, waiting_line TO berth;
+GRANT SELECT ON schema_migrations, lease_proofs, lease_cleanup_debt, waiting_line TO berth;
 GRANT SELECT, INSERT, UPDATE, DELETE ON reservation_places TO berth;
 
 -- The service: rows that rules guard, and that are never deleted.
-GRANT SELECT, INSERT, UPDATE ON execution_workspaces, heartbeat_runs, environment_leases, snapshots TO berth;
+GRANT SELECT, INSERT, UPDATE ON execution_workspaces, heartbeat_runs, environment_leases, snapshots, lease_cleanups
+    TO berth;
 
 -- The service: history. It is written once, and a tenure is closed once.
 GRANT SELECT, INSERT ON termination_receipts, workspace_privacy_sources, events, tenures, refusals TO berth;
@@ -29,9 +30,21 @@ GRANT UPDATE (count, last_at) ON refusals TO berth;
 GRANT SELECT ON
     companies, agents, projects, project_members, project_workspaces, company_memberships, permission_grants, issues,
     issue_access_grants, heartbeat_runs, environment_leases, termination_receipts, execution_workspaces,
-    workspace_privacy_sources, snapshots, tenures, events, refusals, lease_proofs, reservation_places, waiting_line,
+    workspace_privacy_sources, snapshots, tenures, events, refusals, lease_proofs, lease_cleanups, lease_cleanup_debt,
+    reservation_places, waiting_line,
     schema_migrations
     TO berth_auditor;
 GRANT SELECT (id, name, driver, status, created_at, updated_at) ON environments TO berth_auditor;
 GRANT SELECT (id, name, role, user_id, created_by, created_at, expires_at, last_used_at, revoked_at) ON tokens
     TO berth_auditor;
+
+-- The queue of background work, which is no history and nobody's but the service's.
+REVOKE ALL ON SCHEMA river FROM PUBLIC, berth, berth_auditor;
+REVOKE ALL ON ALL TABLES IN SCHEMA river FROM PUBLIC, berth, berth_auditor;
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA river FROM PUBLIC, berth, berth_auditor;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA river FROM PUBLIC, berth, berth_auditor;
+GRANT USAGE ON SCHEMA river TO berth;
+GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA river TO berth;
+REVOKE INSERT, UPDATE, DELETE ON river.river_migration FROM berth;
+GRANT USAGE ON ALL SEQUENCES IN SCHEMA river TO berth;
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA river TO berth;

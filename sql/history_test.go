@@ -18,6 +18,7 @@ var history = map[string]string{
 	"execution_workspaces":      "",
 	"heartbeat_runs":            "",
 	"environment_leases":        "",
+	"lease_cleanups":            "",
 }
 
 func TestHistoryIsNotRemovedByAnybody(t *testing.T) {
@@ -103,6 +104,8 @@ func TestTheServicesRoleCannotPutTheRulesAside(t *testing.T) {
 		`CREATE SCHEMA mine`,
 		`COPY (SELECT 1) TO PROGRAM 'true'`,
 		`UPDATE schema_migrations SET version = 0`,
+		`UPDATE river.river_migration SET version = 0`,
+		`CREATE TABLE river.mine (id int)`,
 		`LOCK TABLE events IN ACCESS EXCLUSIVE MODE`,
 	} {
 		w.wantRefused(statement, w.try(w.service, statement), noRight)

@@ -113,6 +113,7 @@ var template = map[string]struct{ row, changes string }{
 	"issue_access_grants":       {"issue_id = {issue}", none},
 	"heartbeat_runs":            {"id = {writer}", none},
 	"environment_leases":        {"id = {lease}", none},
+	"lease_cleanups":            {"lease_id = {gone}", none},
 	"termination_receipts":      {"id = {receipt}", "jsonb_build_object('kind', 'retained', 'confirmed_at', clock_timestamp())"},
 	"execution_workspaces":      {"id = {held}", "jsonb_build_object('writer_run_id', null, 'snapshot_id', null)"},
 	"workspace_privacy_sources": {"workspace_id = {held}", none},

@@ -66,6 +66,7 @@ INSERT INTO termination_receipts (id, company_id, lease_id, run_id, provider, pr
 	VALUES ({proof}, {company}, {gone}, {dirty}, 'cloud', 'gone', 'stopped', 'recovery_cleanup', 'test');
 INSERT INTO environment_leases (id, company_id, environment_id, heartbeat_run_id, provider, provider_lease_id)
 	VALUES ({active}, {company}, {environment}, {writer}, 'cloud', 'another machine');
+INSERT INTO lease_cleanups (lease_id, company_id) VALUES ({gone}, {company});
 INSERT INTO execution_workspaces (id, company_id, project_id, project_workspace_id, source_issue_id, name, mode,
 		strategy_type, provider_type, epoch)
 	VALUES ({free}, {company}, {project}, {source}, {issue}, 'Free', 'isolated_workspace', 'task_directory', 'cloud_sandbox', 3);

@@ -62,9 +62,13 @@ func (c migrateStatusCommand) Run(ctx context.Context, stdout io.Writer) error {
 			state = "behind: run berth migrate up"
 		case status.Current > status.Newest:
 			state = "ahead: run a newer version of Berth"
+		case status.JobsCurrent < status.JobsNewest:
+			state = "behind in the tables of background jobs: run berth migrate up"
+		case status.JobsCurrent > status.JobsNewest:
+			state = "ahead in the tables of background jobs: run a newer version of Berth"
 		}
 		fmt.Fprintf(stdout, "schema version %d, this program's %d: %s\n", status.Current, status.Newest, state)
-		if status.Dirty || status.Current != status.Newest {
+		if !status.Fits() {
 			return errSchemaDiffers
 		}
 		return nil

@@ -148,7 +148,11 @@ func (migrator) Hash() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	fmt.Fprintf(sum, "%d\n%s%s", len(schema.Roles), schema.Roles, schema.Grants)
+	jobs, err := db.JobsVersion()
+	if err != nil {
+		return "", err
+	}
+	fmt.Fprintf(sum, "%d %d\n%s%s", jobs, len(schema.Roles), schema.Roles, schema.Grants)
 	return hex.EncodeToString(sum.Sum(nil)[:16]), nil
 }
 
