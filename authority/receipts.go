@@ -82,21 +82,28 @@ func (s *Service) RecordReceipt(ctx context.Context, by Principal, lease uuid.UU
 		if err != nil {
 			return err
 		}
-		if reason := in.rejected(row); reason != "" {
-			return ErrReceiptRejected.With(ReceiptRejection{Reason: reason})
-		}
-		first, err := s.queries.FindReceipt(ctx, tx, db.FindReceiptParams{LeaseID: lease, Kind: in.Kind, State: in.State})
-		switch {
-		case err == nil:
-			receipt, settled = receiptOf(first), leaseOf(row)
-			return nil
-		case !errors.Is(err, pgx.ErrNoRows):
-			return fmt.Errorf("look for a receipt: %w", err)
-		}
-		receipt, settled, err = s.settle(ctx, tx, by, row, in)
+		receipt, settled, err = s.recordReceipt(ctx, tx, by.Actor(), row, in)
 		return err
 	})
 	return receipt, settled, err
+}
+
+// recordReceipt stores a receipt about a locked lease, and moves the lease. Whoever brings a provider's
+// word, an operator or a sweep, brings it here. The same receipt again changes nothing.
+func (s *Service) recordReceipt(
+	ctx context.Context, tx pgx.Tx, actor string, lease db.EnvironmentLease, in ReceiptInput,
+) (Receipt, Lease, error) {
+	if reason := in.rejected(lease); reason != "" {
+		return Receipt{}, Lease{}, ErrReceiptRejected.With(ReceiptRejection{Reason: reason})
+	}
+	first, err := s.queries.FindReceipt(ctx, tx, db.FindReceiptParams{LeaseID: lease.ID, Kind: in.Kind, State: in.State})
+	switch {
+	case err == nil:
+		return receiptOf(first), leaseOf(lease), nil
+	case !errors.Is(err, pgx.ErrNoRows):
+		return Receipt{}, Lease{}, fmt.Errorf("look for a receipt: %w", err)
+	}
+	return s.settle(ctx, tx, actor, lease, in)
 }
 
 func (in ReceiptInput) validate() error {
@@ -128,7 +135,7 @@ func (in ReceiptInput) rejected(lease db.EnvironmentLease) string {
 }
 
 // settle stores a receipt that is new, and moves the lease.
-func (s *Service) settle(ctx context.Context, tx pgx.Tx, by Principal, lease db.EnvironmentLease, in ReceiptInput) (Receipt, Lease, error) {
+func (s *Service) settle(ctx context.Context, tx pgx.Tx, actor string, lease db.EnvironmentLease, in ReceiptInput) (Receipt, Lease, error) {
 	move, err := in.move(lease)
 	if err != nil {
 		return Receipt{}, Lease{}, err
@@ -136,7 +143,7 @@ func (s *Service) settle(ctx context.Context, tx pgx.Tx, by Principal, lease db.
 	receipt, err := s.queries.InsertReceipt(ctx, tx, db.InsertReceiptParams{
 		ID: newID(), CompanyID: lease.CompanyID, LeaseID: lease.ID, RunID: *lease.HeartbeatRunID,
 		Provider: *lease.Provider, ProviderLeaseID: *lease.ProviderLeaseID, State: in.State, Kind: in.Kind,
-		RecordedBy: by.Actor(),
+		RecordedBy: actor,
 	})
 	if err != nil {
 		return Receipt{}, Lease{}, fmt.Errorf("insert a receipt: %w", err)

@@ -187,6 +187,38 @@ type IssueAccessGrant struct {
 	AgentID       *uuid.UUID
 }
 
+type LeaseCleanup struct {
+	LeaseID       uuid.UUID
+	CompanyID     uuid.UUID
+	Attempts      int32
+	NextAttemptAt time.Time
+	ClaimedBy     *uuid.UUID
+	ClaimedUntil  *time.Time
+	LastAttemptAt *time.Time
+	LastErrorKind *string
+	HeldBackBy    *string
+	WarnedAt      *time.Time
+	SeenAt        *time.Time
+	SeenConfig    []byte
+	SettledAt     *time.Time
+	CreatedAt     time.Time
+}
+
+// One row a lease whose run ended and whose machine is not proven to be cleaned up, since when, and how often that was tried.
+type LeaseCleanupDebt struct {
+	CompanyID     uuid.UUID
+	LeaseID       uuid.UUID
+	RunID         *uuid.UUID
+	Provider      *string
+	Status        string
+	Since         interface{}
+	BegunAt       *time.Time
+	Attempts      int32
+	NextAttemptAt *time.Time
+	LastErrorKind *string
+	HeldBackBy    *string
+}
+
 // One row a lease: the receipt that proves its machine stopped, or in "missing" why there is none.
 type LeaseProof struct {
 	CompanyID uuid.UUID
