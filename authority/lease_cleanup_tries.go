@@ -40,7 +40,7 @@ func (t *cleanupTry) ask(ctx context.Context, step cleanupStep) finding {
 	case err != nil:
 		return finding{kind: string(provider.KindOf(err))}
 	}
-	ctx, cancel := context.WithTimeout(ctx, cleanupAttemptTime)
+	ctx, cancel := context.WithTimeout(ctx, t.providerTime)
 	defer cancel()
 	m := askedMachine{id: *t.facts.ProviderLeaseID, known: bytes.Equal(t.facts.SeenConfig, configDigest(t.facts))}
 	found := m.read(asked.State(ctx, m.id))

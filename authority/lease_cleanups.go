@@ -18,11 +18,8 @@ const (
 	// cleanupActor is how history names the sweep.
 	cleanupActor = "sweep:lease-cleanup"
 
-	// cleanupAttemptTime bounds all that one try asks of a provider.
-	cleanupAttemptTime = 30 * time.Second
-
-	// cleanupClaimTime is how long a claim lasts: longer than its try and the writing of what it found.
-	cleanupClaimTime = 2 * time.Minute
+	// cleanupClaimTime is how long a claim lasts beyond its try, for the writing of what was found.
+	cleanupClaimTime = 90 * time.Second
 
 	// cleanupsAtOnce is how many providers are asked at the same time. They are waited for, mostly.
 	cleanupsAtOnce = 16
@@ -70,10 +67,10 @@ func (s *Service) CleanUpLeases(ctx context.Context) (CleanupSweep, error) {
 	if _, err := s.queries.SettleLeaseCleanupsDoneElsewhere(ctx, s.pool); err != nil {
 		return sweep, fmt.Errorf("settle clean-ups done elsewhere: %w", err)
 	}
-	for timeForAnotherTry(ctx) {
+	for s.timeForAnotherTry(ctx) {
 		claim := newID()
 		leases, err := s.queries.ClaimLeaseCleanups(ctx, s.pool, db.ClaimLeaseCleanupsParams{
-			Claim: claim, ClaimSeconds: cleanupClaimTime.Seconds(), Rows: cleanupsAtOnce,
+			Claim: claim, ClaimSeconds: (s.providerTime + cleanupClaimTime).Seconds(), Rows: cleanupsAtOnce,
 		})
 		if err != nil {
 			return sweep, fmt.Errorf("claim clean-ups: %w", err)
@@ -88,9 +85,9 @@ func (s *Service) CleanUpLeases(ctx context.Context) (CleanupSweep, error) {
 	return sweep, ctx.Err()
 }
 
-func timeForAnotherTry(ctx context.Context) bool {
+func (s *Service) timeForAnotherTry(ctx context.Context) bool {
 	deadline, set := ctx.Deadline()
-	return ctx.Err() == nil && (!set || time.Until(deadline) > cleanupAttemptTime)
+	return ctx.Err() == nil && (!set || time.Until(deadline) > s.providerTime)
 }
 
 // beginLeaseCleanups finds the leases that their runs left behind, whatever route ended the run, and

@@ -23,15 +23,20 @@ type Service struct {
 	keys    *keyring
 	log     *slog.Logger
 
-	providers   provider.Directory
-	silentAfter time.Duration
-	listens     bool
-	waiting     *waitingRoom
+	providers    provider.Directory
+	providerTime time.Duration
+	silentAfter  time.Duration
+	listens      bool
+	waiting      *waitingRoom
 }
 
 // DefaultSilentAfter is how long a writer may not be heard of before it counts as silent: some renewals that
 // were lost, and no more.
 const DefaultSilentAfter = 2 * time.Minute
+
+// DefaultProviderTime bounds all that one try asks of a provider: long enough for a slow answer, and short enough
+// that one provider that hangs does not hold up the others.
+const DefaultProviderTime = 20 * time.Second
 
 // Option sets what New leaves at its default.
 type Option func(*Service)
@@ -40,7 +45,7 @@ type Option func(*Service)
 func New(pool *pgxpool.Pool, store snapshot.Store, log *slog.Logger, options ...Option) *Service {
 	s := &Service{
 		pool: pool, queries: db.New(), store: store, keys: &keyring{}, log: log,
-		providers: noProviders{}, silentAfter: DefaultSilentAfter, listens: true,
+		providers: noProviders{}, providerTime: DefaultProviderTime, silentAfter: DefaultSilentAfter, listens: true,
 	}
 	for _, set := range options {
 		set(s)
@@ -51,6 +56,9 @@ func New(pool *pgxpool.Pool, store snapshot.Store, log *slog.Logger, options ...
 
 // WithProviders lets the service ask the providers of leased machines what became of them. Without it none is known.
 func WithProviders(d provider.Directory) Option { return func(s *Service) { s.providers = d } }
+
+// WithProviderTime bounds all that one try asks of a provider. Without it that is DefaultProviderTime.
+func WithProviderTime(d time.Duration) Option { return func(s *Service) { s.providerTime = d } }
 
 // WithSilentAfter sets how long a writer may not be heard of before it counts as silent, which is a word in answers and
 // frees nothing. Without it that is DefaultSilentAfter.

@@ -13,6 +13,7 @@ import (
 
 	"berth/api"
 	"berth/authority"
+	"berth/background"
 	"berth/snapshot"
 )
 
@@ -39,8 +40,8 @@ type serveCommand struct {
 const oneWish = time.Second
 
 // Run serves until SIGINT or SIGTERM, and then ends in order: requests first,
-// the database last. A second signal ends the program at once, which loses
-// nothing that was answered.
+// then background work, the database last. A second signal ends the program at
+// once, which loses nothing that was answered.
 func (c serveCommand) Run(ctx context.Context, stdout io.Writer) error {
 	log := c.logger(os.Stderr)
 	slog.SetDefault(log)
@@ -62,8 +63,16 @@ func (c serveCommand) Run(ctx context.Context, stdout io.Writer) error {
 		return interrupted(ctx, closing(base, err))
 	}
 	handler := api.New(rules, api.Options{Log: log, Version: version()})
+	jobs, err := background.Start(ctx, base.pool, rules, background.Options{Log: log})
+	if err != nil {
+		return interrupted(ctx, closing(base, err))
+	}
 	announce(stdout, c.url(door), c.dataDirFlag, base.dataDir, token)
-	return closing(base, c.serve(ctx, door, handler, base.lost(), log))
+	err = c.serve(ctx, door, handler, base.lost(), log)
+	if cut := jobs.Stop(); cut != nil {
+		log.Warn("background work was cut off; another server, or the next start, goes on", "error", cut)
+	}
+	return closing(base, err)
 }
 
 // interrupted is nil when a start failed because somebody wanted it to end.
