@@ -44,7 +44,8 @@ func (s *server) readInput(ctx huma.Context, next func(huma.Context)) {
 		s.refuse(ctx, invalid(problems))
 		return
 	}
-	exchangeOf(ctx.Context()).digest = digest(ctx.Method(), address.Path, body)
+	x := exchangeOf(ctx.Context())
+	x.digest, x.body = digest(ctx.Method(), address.Path, body), body
 	next(readContext{ctx, bytes.NewReader(body)})
 }
 

@@ -17,6 +17,9 @@ type exchange struct {
 
 	principal authority.Principal // the zero Principal where none is needed
 	digest    []byte              // of method, path and body: see Once
+	body      []byte              // of JSON, as it was read
+	turn      *authority.Turn     // of a reservation that waits, or waited
+	waits     bool                // and is handled again when its turn came
 	code      string              // of the problem that was answered, if one was
 }
 

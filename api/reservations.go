@@ -96,12 +96,16 @@ func (s *server) reservations() {
 		Body ReserveRequest
 	},
 	) (*Answer[Reservation], error) {
-		b := in.Body
-		reservation, err := s.rules.Reserve(ctx, by, authority.ReserveInput{
+		b, x := in.Body, exchangeOf(ctx)
+		reservation, turn, err := s.rules.ReserveOrWait(ctx, by, authority.ReserveInput{
 			IssueID: in.IssueID, RunID: b.RunID, AgentID: b.AgentID, EnvironmentID: b.EnvironmentID, ProjectID: b.ProjectID,
 			ProjectWorkspaceID: b.ProjectWorkspaceID, ExistingWorkspaceID: b.ExistingWorkspaceID,
 			Source: b.Source.raw(), ExpectedEpoch: b.ExpectedEpoch, WaitSeconds: b.WaitSeconds,
-		}, in.once(ctx))
+		}, in.once(ctx), x.turn)
+		if turn != nil {
+			x.turn, x.waits = turn, true
+			return &Answer[Reservation]{}, nil // which nobody gets: see inLine
+		}
 		return answer(reservation, err, reservationOf)
 	})
 	register(s, endpoint{

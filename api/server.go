@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"golang.org/x/sync/semaphore"
 
 	"berth/api/docsui"
 	"berth/authority"
@@ -30,6 +31,7 @@ type server struct {
 	api      huma.API
 	metrics  *metrics
 	patience time.Duration
+	room     *semaphore.Weighted // for requests that are worked on: see admit
 }
 
 // unwrap finds the request and the writer behind huma's context.
@@ -50,7 +52,7 @@ func New(service *authority.Service, options Options) http.Handler {
 	}
 	mux.Handle("/docs", docs)
 	mux.Handle("/docs/", docs)
-	return s.observe(s.route(mux))
+	return s.observe(s.inLine(s.route(mux)))
 }
 
 // build makes the API with all of its operations on a mux of its own.
@@ -65,7 +67,10 @@ func build(service *authority.Service, options Options) (*server, *http.ServeMux
 		options.Patience = time.Minute
 	}
 	mux := http.NewServeMux()
-	s := &server{rules: service, log: options.Log, metrics: newMetrics(options.Version), patience: options.Patience}
+	s := &server{
+		rules: service, log: options.Log, metrics: newMetrics(options.Version), patience: options.Patience,
+		room: semaphore.NewWeighted(requestsAtOnce),
+	}
 	s.api = humago.New(mux, configuration())
 	s.api.UseMiddleware(s.authenticate, s.readInput)
 	s.operations()
@@ -149,8 +154,12 @@ func (s *server) settle(r *http.Request, x *exchange, answer *answerWriter, caus
 		answer.broken = true
 		return
 	}
+	where := debug.Stack()
+	if p, ok := cause.(panicked); ok {
+		cause, where = p.cause, p.stack
+	}
 	s.log.ErrorContext(r.Context(), "request panicked", "requestId", x.id, "method", x.method, "path", x.path,
-		"panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		"panic", fmt.Sprint(cause), "stack", string(where))
 	if !answer.broken {
 		x.sign(newProblem(http.StatusInternalServerError, codeInternal, internalDetail)).write(answer)
 	}

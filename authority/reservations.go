@@ -1,7 +1,6 @@
 package authority
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -47,23 +46,27 @@ const reserveTries = 3
 // ErrTenureEnded. With WaitSeconds an ErrWriterPending is answered only when the time is over: until
 // then the run has a place in the workspace's line.
 func (s *Service) Reserve(ctx context.Context, by Principal, in ReserveInput, once Once) (Reservation, error) {
+	var turn *Turn
+	for {
+		reservation, waits, err := s.ReserveOrWait(ctx, by, in, once, turn)
+		if waits == nil {
+			return reservation, err
+		}
+		turn = waits
+		turn.Await(ctx)
+	}
+}
+
+// mayReserve finds the task's company for who may reserve for it.
+func (s *Service) mayReserve(ctx context.Context, by Principal, in ReserveInput) (reservationFacts, error) {
 	if by.Role != RoleRun && by.Role != RoleOperator {
-		return Reservation{}, s.refuseToReserve(ctx, by, in)
+		return reservationFacts{}, s.refuseToReserve(ctx, by, in)
 	}
 	if in.WaitSeconds < 0 || in.WaitSeconds > maximumWaitSeconds {
-		return Reservation{}, ErrValidation.At("body.waitSeconds", "is not between 0 and 60: ask again to wait longer")
+		return reservationFacts{}, ErrValidation.At("body.waitSeconds", "is not between 0 and 60: ask again to wait longer")
 	}
 	company, err := s.companyOfIssue(ctx, by, in.IssueID)
-	if err != nil {
-		return Reservation{}, err
-	}
-	asking := s.asking(company, by, in)
-	asking.once = once
-	if in.WaitSeconds > 0 {
-		return s.reserveWaiting(ctx, asking)
-	}
-	answer, err := s.reserveNow(ctx, asking, trying{onRecord: true})
-	return answer.reservation, cmp.Or(err, answer.refused())
+	return s.asking(company, by, in), err
 }
 
 // asking are the facts of a reservation as far as its caller gives them.

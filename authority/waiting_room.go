@@ -3,6 +3,8 @@ package authority
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,6 +62,7 @@ type waiter struct {
 	woken     chan struct{} // has an element when it may be the run's turn
 	gone      chan struct{} // closed when the run lost its place
 	lost      sync.Once
+	left      sync.Once
 }
 
 func (r *waitingRoom) enter(run, workspace uuid.UUID) *waiter {
@@ -79,8 +82,9 @@ func (r *waitingRoom) enter(run, workspace uuid.UUID) *waiter {
 	return w
 }
 
-func (w *waiter) leave() {
-	r := w.room
+func (w *waiter) leave() { w.left.Do(func() { w.room.forget(w) }) }
+
+func (r *waitingRoom) forget(w *waiter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.waiters[w.run], w)
@@ -152,12 +156,10 @@ func (r *waitingRoom) callTurns(ctx context.Context, workspaces []uuid.UUID) {
 // keepPlaces polls for everybody here. Whoever has no place any more is told: it was cancelled, or its run ended.
 func (r *waitingRoom) keepPlaces(ctx context.Context) {
 	r.mu.Lock()
-	runs, asked := make([]uuid.UUID, 0, len(r.waiters)), map[*waiter]struct{}{}
+	runs, asked := make([]uuid.UUID, 0, len(r.waiters)), []*waiter{}
 	for run, waiters := range r.waiters {
 		runs = append(runs, run)
-		for w := range waiters {
-			asked[w] = struct{}{}
-		}
+		asked = slices.AppendSeq(asked, maps.Keys(waiters))
 	}
 	r.mu.Unlock()
 	kept, err := r.queries.KeepPlaces(ctx, r.pool, runs)
@@ -169,11 +171,17 @@ func (r *waitingRoom) keepPlaces(ctx context.Context) {
 	for _, run := range kept {
 		have[run] = true
 	}
-	for w := range asked {
+	for _, w := range asked {
 		if !have[w.run] {
 			w.lose()
 		}
 	}
+}
+
+// keep polls for one run, and reports whether it has a place.
+func (r *waitingRoom) keep(ctx context.Context, run uuid.UUID) (bool, error) {
+	kept, err := r.queries.KeepPlaces(ctx, r.pool, []uuid.UUID{run})
+	return len(kept) > 0, err
 }
 
 func (w *waiter) wake() {

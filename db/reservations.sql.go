@@ -77,7 +77,10 @@ SELECT
     held.id AS held_workspace_id,
     mine.id AS place_id,
     coalesce(line.position, 1)::bigint AS place_position,
-    coalesce(line.blocked, false)::boolean AS others_first,
+    (coalesce(line.blocked, false)
+     OR (mine.id IS NOT NULL AND NOT mine.present
+         AND EXISTS (SELECT FROM waiting_line other
+                     WHERE other.workspace_id = w.id AND other.run_id <> $12 AND other.present)))::boolean AS others_first,
     keyed.id AS keyed_tenure_id,
     keyed.reservation_digest AS keyed_digest,
     keyed.ended_at AS keyed_ended_at,
@@ -94,11 +97,10 @@ LEFT JOIN tenures last ON last.workspace_id = w.id AND last.epoch = w.epoch - 1
 LEFT JOIN execution_workspaces held ON held.company_id = $1 AND held.writer_run_id = $12
 LEFT JOIN waiting_line mine ON mine.run_id = $12 AND mine.workspace_id = w.id
 LEFT JOIN LATERAL (
-    SELECT 1 + count(*) FILTER (WHERE mine.id IS NULL OR (other.ranked_at, other.id) < (mine.ranked_at, mine.id)) AS position,
-           bool_or(other.present AND (mine.id IS NULL OR NOT mine.present
-                                      OR (other.ranked_at, other.id) < (mine.ranked_at, mine.id))) AS blocked
+    SELECT 1 + count(*) AS position, bool_or(other.present) AS blocked
     FROM waiting_line other
     WHERE other.workspace_id = w.id AND other.run_id <> $12
+      AND (other.ranked_at, other.id) < (coalesce(mine.ranked_at, 'infinity'), coalesce(mine.id, 0))
 ) line ON true
 LEFT JOIN tenures keyed ON keyed.company_id = $1
     AND keyed.reservation_principal = $13 AND keyed.reservation_key = $14

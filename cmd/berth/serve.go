@@ -62,6 +62,7 @@ func (c serveCommand) Run(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return interrupted(ctx, closing(base, err))
 	}
+	go giveMemoryBack(ctx)
 	handler := api.New(rules, api.Options{Log: log, Version: version()})
 	jobs, err := background.Start(ctx, base.pool, rules, background.Options{Log: log})
 	if err != nil {

@@ -60,19 +60,21 @@ RETURNING p.run_id;
 -- name: ListTurns :many
 -- The run whose turn it is, for each of these workspaces that looks as if it could be
 -- reserved. Only a hint whom to wake: the reservation decides.
-SELECT DISTINCT ON (line.workspace_id) line.workspace_id, line.run_id
-FROM waiting_line line
-JOIN execution_workspaces w ON w.id = line.workspace_id
+SELECT w.id AS workspace_id, turn.run_id
+FROM execution_workspaces w
 LEFT JOIN heartbeat_runs writer ON writer.id = w.writer_run_id
-WHERE line.workspace_id = ANY (@workspace_ids::uuid[])
-  AND line.present
+JOIN LATERAL (
+    SELECT line.run_id FROM waiting_line line
+    WHERE line.workspace_id = w.id AND line.present
+    ORDER BY line.ranked_at, line.id
+    LIMIT 1
+) turn ON true
+WHERE w.id = ANY (@workspace_ids::uuid[])
   AND (w.writer_run_id IS NULL
-       OR w.status IN ('archived', 'cleanup_failed')
        OR (writer.finished_at IS NOT NULL AND NOT w.dirty
            AND EXISTS (SELECT FROM lease_proofs p WHERE p.company_id = w.company_id AND p.run_id = w.writer_run_id)
            AND NOT EXISTS (SELECT FROM lease_proofs p
-                           WHERE p.company_id = w.company_id AND p.run_id = w.writer_run_id AND p.receipt_id IS NULL)))
-ORDER BY line.workspace_id, line.ranked_at, line.id;
+                           WHERE p.company_id = w.company_id AND p.run_id = w.writer_run_id AND p.receipt_id IS NULL)));
 
 -- name: ListPlaces :many
 -- The line of a workspace, and of each place whether the reader may know whose it is.
