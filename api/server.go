@@ -71,6 +71,9 @@ func build(service *authority.Service, options Options) (*server, *http.ServeMux
 		rules: service, log: options.Log, metrics: newMetrics(options.Version), patience: options.Patience,
 		room: semaphore.NewWeighted(requestsAtOnce),
 	}
+	if service != nil {
+		s.metrics.registry.MustRegister(newCleanupDebt(service, options.Log))
+	}
 	s.api = humago.New(mux, configuration())
 	s.api.UseMiddleware(s.authenticate, s.readInput)
 	s.operations()

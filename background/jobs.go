@@ -22,16 +22,22 @@ func table(rules *authority.Service) []job {
 			_, err := rules.ForgetAnswers(ctx)
 			return err
 		}),
+		periodic[forgetPlaces](time.Minute, func(ctx context.Context) error {
+			_, err := rules.ForgetPlaces(ctx)
+			return err
+		}),
 	}
 }
 
 type (
 	cleanUpLeases struct{}
 	forgetAnswers struct{}
+	forgetPlaces  struct{}
 )
 
 func (cleanUpLeases) Kind() string { return "clean_up_leases" }
 func (forgetAnswers) Kind() string { return "forget_answers" }
+func (forgetPlaces) Kind() string  { return "forget_places" }
 
 // job is one kind of periodic work.
 type job struct {

@@ -1,0 +1,80 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"berth/authority"
+)
+
+// What a look at the metrics may cost the database: metrics need no token.
+const (
+	debtTimeout = 2 * time.Second
+	debtFresh   = 5 * time.Second // one answer serves all who look within that time
+)
+
+// cleanupDebt tells those who watch how many machines of ended runs are not cleaned up yet. While the database does not
+// answer the series are missing, which an alert on absence notices.
+type cleanupDebt struct {
+	count func(context.Context) (authority.CleanupDebt, error)
+	log   *slog.Logger
+
+	leases *prometheus.Desc
+	oldest *prometheus.Desc
+
+	mu      sync.Mutex
+	last    authority.CleanupDebt
+	lastErr error
+	asked   time.Time
+}
+
+func newCleanupDebt(service *authority.Service, log *slog.Logger) *cleanupDebt {
+	return &cleanupDebt{
+		count: service.CleanupDebt, log: log,
+		leases: prometheus.NewDesc("berth_lease_cleanups",
+			"Leases of ended runs whose machine is not cleaned up: pending, failing, held_back (by unsaved work or another run's use), unknown_provider.",
+			[]string{"state"}, nil),
+		oldest: prometheus.NewDesc("berth_lease_cleanup_oldest_seconds",
+			"For how long the oldest of those that are pending or failing has been due; 0 when there is none.", nil, nil),
+	}
+}
+
+// Describe names the series.
+func (c *cleanupDebt) Describe(into chan<- *prometheus.Desc) {
+	into <- c.leases
+	into <- c.oldest
+}
+
+// Collect counts anew, or repeats what was counted a moment ago.
+func (c *cleanupDebt) Collect(into chan<- prometheus.Metric) {
+	debt, err := c.look()
+	if err != nil {
+		return
+	}
+	for state, n := range map[string]int64{
+		"pending": debt.Pending, "failing": debt.Failing, "held_back": debt.HeldBack, "unknown_provider": debt.UnknownProvider,
+	} {
+		into <- prometheus.MustNewConstMetric(c.leases, prometheus.GaugeValue, float64(n), state)
+	}
+	into <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, debt.Oldest.Seconds())
+}
+
+func (c *cleanupDebt) look() (authority.CleanupDebt, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.asked) < debtFresh {
+		return c.last, c.lastErr
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), debtTimeout)
+	defer cancel()
+	c.last, c.lastErr = c.count(ctx)
+	c.asked = time.Now()
+	if c.lastErr != nil {
+		c.log.Warn("metrics: the debt of clean-ups is not known", "error", c.lastErr)
+	}
+	return c.last, c.lastErr
+}
