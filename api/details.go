@@ -47,6 +47,12 @@ type takeoverProof struct {
 	MissingProof []missingProof `json:"missingProof"`
 }
 
+type recoveryProof struct {
+	RunID        uuid.UUID      `json:"runId"`
+	RunStatus    string         `json:"runStatus"`
+	MissingProof []missingProof `json:"missingProof"`
+}
+
 type receiptRejection struct {
 	Reason string `json:"reason"`
 }
@@ -66,6 +72,8 @@ func detailsOf(details any) (Object, error) {
 		out = tenureEnding{EndedAt: Time(d.EndedAt), How: d.How, By: d.By, Reason: d.Reason}
 	case authority.TakeoverProof:
 		out = takeoverProof{MissingProof: missingProofOf(d.MissingProof)}
+	case authority.RecoveryProof:
+		out = recoveryProof{RunID: d.RunID, RunStatus: d.RunStatus, MissingProof: missingProofOf(d.MissingProof)}
 	case authority.ReceiptRejection:
 		out = receiptRejection{Reason: d.Reason}
 	default:

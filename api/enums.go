@@ -66,6 +66,8 @@ type (
 	SourceMode string
 	// SourceType is what kind of files a project workspace has.
 	SourceType string
+	// StopRequestState is where a request to stop stands.
+	StopRequestState string
 	// TenureEnd is how a tenure ended.
 	TenureEnd string
 	// TokenRole is what the holder of a token is.
@@ -185,6 +187,11 @@ func (SourceMode) Schema(r huma.Registry) *huma.Schema {
 func (SourceType) Schema(r huma.Registry) *huma.Schema {
 	return enum(r, "SourceType", "What kind of files a project workspace has.",
 		"local_path", "git_repo", "remote_managed", "non_git_path", "empty")
+}
+
+func (StopRequestState) Schema(r huma.Registry) *huma.Schema {
+	return enum(r, "StopRequestState", "Where a request to stop stands. It waits for its deadline; the providers are asked; people have to look, while they are asked on. Or it is settled: by proof, by the tenure's end, by a newer request.",
+		"requested", "enforcing", "alert", "enforced", "over", "superseded")
 }
 
 func (TenureEnd) Schema(r huma.Registry) *huma.Schema {

@@ -47,6 +47,7 @@ var statuses = map[authority.Code]int{
 	authority.ErrTenureEnded.Code:        http.StatusConflict,
 	authority.ErrWorkspaceDirty.Code:     http.StatusConflict,
 	authority.ErrTakeoverNeedsProof.Code: http.StatusConflict,
+	authority.ErrRecoveryNeedsStop.Code:  http.StatusConflict,
 	authority.ErrNoWriter.Code:           http.StatusConflict,
 	authority.ErrWorkspaceInUse.Code:     http.StatusConflict,
 	authority.ErrRunFinal.Code:           http.StatusConflict,

@@ -83,7 +83,8 @@ func build(service *authority.Service, options Options) (*server, *http.ServeMux
 // operations registers every operation of the API, in the order in which the document's readers meet them.
 func (s *server) operations() {
 	for _, register := range []func(){
-		s.health, s.reservations, s.reservationPlaces, s.tenures, s.takeovers, s.snapshots, s.workspaces, s.events, s.issues, s.selections,
+		s.health, s.reservations, s.reservationPlaces, s.tenures, s.takeovers, s.stopRequests,
+		s.recoveryTokens, s.snapshots, s.workspaces, s.events, s.issues, s.selections,
 		s.runs, s.leases, s.receipts, s.companies, s.memberships, s.agents, s.projects, s.environments, s.decisions,
 		s.tokens, s.settings,
 	} {

@@ -44,7 +44,25 @@ type SnapshotCreate struct {
 	Size             int64     `json:"size" minimum:"0" maximum:"9007199254740991" doc:"Bytes of the archive."`
 	FileCount        int64     `json:"fileCount" minimum:"0" maximum:"9007199254740991"`
 	ParentSnapshotID uuid.UUID `json:"parentSnapshotId" format:"uuid" doc:"The saved state that the files began as: authority.snapshotId."`
+	RiskAcceptance
 }
+
+// SnapshotCommit makes a snapshot the saved state.
+type SnapshotCommit struct {
+	Claim
+	RiskAcceptance
+}
+
+// RiskAcceptance is part of what an operator says who saves in the name of an ended writer.
+type RiskAcceptance struct {
+	AcceptRisk bool `json:"acceptRisk,omitempty" doc:"For an operator that saves in the name of an ended writer: go on without proof that it stopped. The history keeps that."`
+}
+
+// lateRecoveryDoc is what a recovery token is told that comes too late to read.
+const lateRecoveryDoc = "409 tenure_ended for a recovery token whose tenure is over."
+
+// recoveryDoc says who else saves.
+const recoveryDoc = "In the name of a writer that ended, by a recovery token or by an operator: 409 recovery_needs_stop, with details {runId, runStatus, missingProof}, when it is not proven stopped. "
 
 // SnapshotPath names a snapshot of a workspace.
 type SnapshotPath struct {
@@ -60,7 +78,7 @@ const (
 func (s *server) snapshots() {
 	register(s, endpoint{
 		id: "listSnapshots", method: http.MethodGet, path: snapshotsPath, tag: "snapshots",
-		summary: "List a workspace's snapshots", doc: "Newest first.",
+		summary: "List a workspace's snapshots", doc: "Newest first. " + lateRecoveryDoc, refuses: []int{http.StatusConflict},
 	}, func(ctx context.Context, by authority.Principal, in *struct {
 		WorkspacePath
 		PageQuery
@@ -72,13 +90,13 @@ func (s *server) snapshots() {
 	register(s, endpoint{
 		id: "createSnapshot", method: http.MethodPost, path: snapshotsPath, tag: "snapshots", status: http.StatusCreated,
 		summary: "Begin a save",
-		doc:     "Then upload the content, then commit. Only the commit changes what is saved. 409 snapshot_superseded when the parent is not the saved state. " + fenceDoc,
+		doc:     "Then upload the content, then commit. Only the commit changes what is saved. 409 snapshot_superseded when the parent is not the saved state. " + recoveryDoc + fenceDoc,
 	}, func(ctx context.Context, by authority.Principal, in *struct {
 		WorkspacePath
 		Body SnapshotCreate
 	},
 	) (*Answer[Snapshot], error) {
-		snapshot, err := s.rules.CreateSnapshot(ctx, by, in.Body.fence(in.WorkspaceID), authority.SnapshotInput{
+		snapshot, err := s.rules.CreateSnapshot(ctx, by.AcceptingRisk(in.Body.AcceptRisk), in.Body.fence(in.WorkspaceID), authority.SnapshotInput{
 			SHA256: in.Body.SHA256, Size: in.Body.Size, FileCount: in.Body.FileCount, ParentSnapshotID: &in.Body.ParentSnapshotID,
 		})
 		return answer(snapshot, err, snapshotOf)
@@ -86,18 +104,18 @@ func (s *server) snapshots() {
 	register(s, endpoint{
 		id: "commitSnapshot", method: http.MethodPost, path: snapshotPath + "/commit", tag: "snapshots",
 		summary: "Make a snapshot the saved state",
-		doc:     "One that is committed answers its result again, at any time, and changes nothing. 409 snapshot_incomplete when its content is not there, 409 snapshot_superseded when its parent is no longer the saved state. " + fenceDoc,
+		doc:     "One that is committed answers its result again, at any time, and changes nothing. 409 snapshot_incomplete when its content is not there, 409 snapshot_superseded when its parent is no longer the saved state. " + recoveryDoc + fenceDoc,
 	}, func(ctx context.Context, by authority.Principal, in *struct {
 		SnapshotPath
-		Body Claim
+		Body SnapshotCommit
 	},
 	) (*Answer[Snapshot], error) {
-		snapshot, err := s.rules.CommitSnapshot(ctx, by, in.Body.fence(in.WorkspaceID), in.SnapshotID)
+		snapshot, err := s.rules.CommitSnapshot(ctx, by.AcceptingRisk(in.Body.AcceptRisk), in.Body.fence(in.WorkspaceID), in.SnapshotID)
 		return answer(snapshot, err, snapshotOf)
 	})
 	register(s, endpoint{
 		id: "getSnapshot", method: http.MethodGet, path: snapshotPath, tag: "snapshots",
-		summary: "Read what is known of a snapshot",
+		summary: "Read what is known of a snapshot", doc: lateRecoveryDoc, refuses: []int{http.StatusConflict},
 	}, func(ctx context.Context, by authority.Principal, in *struct{ SnapshotPath }) (*Answer[Snapshot], error) {
 		snapshot, err := s.rules.GetSnapshot(ctx, by, in.WorkspaceID, in.SnapshotID)
 		return answer(snapshot, err, snapshotOf)
@@ -124,7 +142,7 @@ func (s *server) snapshotContent() {
 	register(s, endpoint{
 		id: "downloadSnapshotContent", method: http.MethodGet, path: snapshotPath + "/content", tag: "snapshots",
 		summary: "Download a committed snapshot's archive",
-		doc:     "409 snapshot_unavailable when it was never uploaded here.",
+		doc:     "409 snapshot_unavailable when it was never uploaded here. " + lateRecoveryDoc,
 		refuses: []int{http.StatusConflict},
 		describe: func(op *huma.Operation) {
 			op.Responses = map[string]*huma.Response{"200": {

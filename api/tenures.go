@@ -70,23 +70,23 @@ func (c Claim) fence(workspace uuid.UUID) authority.Fence {
 
 // Renewal answers a writer that says it is there.
 type Renewal struct {
-	LastRenewedAt  Time                `json:"lastRenewedAt"`
-	StopRequested  OrNull[StopRequest] `json:"stopRequested" doc:"If the run should end by itself."`
-	Token          *string             `json:"token" nullable:"true" maxLength:"4096" doc:"A fresh token of the run, once the old one's life is half over."`
-	TokenExpiresAt *Time               `json:"tokenExpiresAt" nullable:"true"`
+	LastRenewedAt  Time               `json:"lastRenewedAt"`
+	StopRequested  OrNull[StopNotice] `json:"stopRequested" doc:"If the run should end by itself."`
+	Token          *string            `json:"token" nullable:"true" maxLength:"4096" doc:"A fresh token of the run, once the old one's life is half over."`
+	TokenExpiresAt *Time              `json:"tokenExpiresAt" nullable:"true"`
 }
 
-// StopRequest asks a writer to end by itself.
-type StopRequest struct {
+// StopNotice asks a writer to end by itself.
+type StopNotice struct {
 	Reason   string `json:"reason" maxLength:"2000"`
-	Deadline Time   `json:"deadline"`
+	Deadline Time   `json:"deadline" doc:"By when. Afterwards the providers of its machines are asked to stop them."`
 }
 
 func renewalOf(r authority.Renewal) Renewal {
 	return Renewal{
 		LastRenewedAt: Time(r.LastRenewedAt),
-		StopRequested: orNull(r.StopRequested, func(s authority.StopRequest) StopRequest {
-			return StopRequest{Reason: s.Reason, Deadline: Time(s.Deadline)}
+		StopRequested: orNull(r.StopRequested, func(s authority.StopNotice) StopNotice {
+			return StopNotice{Reason: s.Reason, Deadline: Time(s.Deadline)}
 		}),
 		Token: r.Token, TokenExpiresAt: timeOf(r.TokenExpiresAt),
 	}

@@ -146,7 +146,7 @@ func (s *server) workspaces() {
 	})
 	register(s, endpoint{
 		id: "getExecutionWorkspace", method: http.MethodGet, path: one, tag: "workspaces",
-		summary: "Read a workspace",
+		summary: "Read a workspace", doc: lateRecoveryDoc, refuses: []int{http.StatusConflict},
 	}, func(ctx context.Context, by authority.Principal, in *struct{ WorkspacePath }) (*Answer[ExecutionWorkspace], error) {
 		workspace, err := s.rules.GetWorkspace(ctx, by, in.WorkspaceID)
 		return answer(workspace, err, workspaceOf)

@@ -15,7 +15,8 @@ import (
 // that there is no such thing: nothing tells a hidden row from an unknown one.
 //
 // A run reads its company while it is running. Once it ended its token reads nothing by these
-// functions; what remains of it (its own run, tenure and snapshots) is found by the run's id.
+// functions; what remains of it (its own run, tenure and snapshots) is found by the run's id. A recovery
+// reads nothing by them either: see recoveredWorkspace.
 
 // requireCompanyRead refuses with ErrCompanyNotFound whoever is not of the company: a run of
 // another one, a run that ended, a user without an active membership. Operators and auditors only
@@ -72,9 +73,12 @@ func (s *Service) requireCompanyAdministration(ctx context.Context, q db.DBTX, b
 	return by.requireOperator()
 }
 
-// requireReader refuses a run that is not running with ErrNotAllowed. It guards what belongs to no
+// requireReader refuses a recovery, and a run that is not running, with ErrNotAllowed. It guards what belongs to no
 // company: environments and settings, which every other principal may read.
 func (s *Service) requireReader(ctx context.Context, q db.DBTX, by Principal) error {
+	if by.Role == RoleRecovery {
+		return ErrNotAllowed.Say("A recovery token reads the workspace that it saves, and nothing else.")
+	}
 	if by.Role != RoleRun {
 		return nil
 	}

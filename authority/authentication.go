@@ -22,6 +22,8 @@ func (s *Service) Authenticate(ctx context.Context, bearer string) (Principal, e
 		return Principal{}, ErrUnauthenticated
 	case looksLikeRunToken(bearer):
 		return s.authenticateRun(ctx, bearer)
+	case strings.HasPrefix(bearer, recoveryPrefix):
+		return s.authenticateRecovery(ctx, bearer)
 	default:
 		return s.authenticateSecret(ctx, bearer)
 	}

@@ -140,6 +140,8 @@ func (a AccessActor) check(refused *validation) {
 // subject is the principal that the question is about.
 func (q AccessQuestion) subject(by Principal) (Principal, error) {
 	switch {
+	case by.Role == RoleRecovery:
+		return Principal{}, ErrNotAllowed.Say("A recovery token saves in the name of one ended writer, and asks nothing.")
 	case q.Actor == nil || q.Actor.is(by):
 		return by, nil
 	case by.Role != RoleOperator:

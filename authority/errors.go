@@ -110,6 +110,7 @@ var (
 	ErrTenureEnded        = refusal("tenure_ended", "The run's tenure of this workspace ended.")
 	ErrWorkspaceDirty     = refusal("workspace_dirty", "The workspace has unsaved work: save it, or give it up with discard.")
 	ErrTakeoverNeedsProof = refusal("takeover_needs_proof", "The writer is not proven stopped: bring the receipts, or take over with acceptRisk.")
+	ErrRecoveryNeedsStop  = refusal("recovery_needs_stop", "The writer is not proven stopped: bring the receipts, or recover with acceptRisk.")
 	ErrNoWriter           = refusal("no_writer", "The workspace has no writer.")
 	ErrWorkspaceInUse     = refusal("workspace_in_use", "The workspace has a writer: it releases first, or an operator takes over.")
 	ErrRunFinal           = refusal("run_final", "The run ended with another status, which is final.")

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"berth/db"
 )
@@ -29,7 +28,7 @@ type Event struct {
 }
 
 // recordEvent adds to the history what no trigger tells. Data nil means nothing more to say.
-func (s *Service) recordEvent(ctx context.Context, tx pgx.Tx, event db.InsertEventParams) error {
+func (s *Service) recordEvent(ctx context.Context, tx db.DBTX, event db.InsertEventParams) error {
 	if event.Data == nil {
 		event.Data = json.RawMessage(`{}`)
 	}

@@ -29,7 +29,7 @@ func terminal(status string) bool { return slices.Contains(terminalStatuses, sta
 // run ends: that it was marked as ended does not prove that it stopped, so it stays the writer.
 // Finishing again with the same status changes nothing; with another it is ErrRunFinal.
 func (s *Service) FinishRun(ctx context.Context, by Principal, run uuid.UUID, in FinishInput) (Run, error) {
-	if in.Status != "running" && !terminal(in.Status) {
+	if in.Status != runRunning && !terminal(in.Status) {
 		return Run{}, ErrValidation.At("body.status", "is none of running, succeeded, interrupted, failed, cancelled, timed_out")
 	}
 	company, err := s.mayFinish(ctx, by, run)
@@ -81,6 +81,11 @@ func (s *Service) mayFinish(ctx context.Context, by Principal, run uuid.UUID) (u
 // finish locks the workspace that the run holds before the run, as everything does, and then looks
 // whether the run got one in between.
 func (s *Service) finish(ctx context.Context, tx pgx.Tx, by Principal, f finishing) (db.HeartbeatRun, error) {
+	if f.in.Status == runRunning {
+		if err := s.shareLockTask(ctx, tx, f); err != nil {
+			return db.HeartbeatRun{}, err
+		}
+	}
 	held, err := s.queries.LockWorkspaceHeldByRun(ctx, tx, db.LockWorkspaceHeldByRunParams{CompanyID: f.company, RunID: f.run})
 	holds := err == nil
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -90,7 +95,7 @@ func (s *Service) finish(ctx context.Context, tx pgx.Tx, by Principal, f finishi
 	if run, err = found(run, err, ErrRunNotFound, "lock the run"); err != nil {
 		return run, err
 	}
-	if run.FinishedAt != nil || f.in.Status == "running" {
+	if run.FinishedAt != nil || f.in.Status == runRunning {
 		return s.startOrRepeat(ctx, tx, run, f.in.Status)
 	}
 	if !holds {
@@ -107,15 +112,30 @@ func (s *Service) finish(ctx context.Context, tx pgx.Tx, by Principal, f finishi
 			return run, err
 		}
 	}
-	run, err = s.queries.FinishRun(ctx, tx, db.FinishRunParams{
-		Status: f.in.Status, FinishedBy: by.Actor(), CompanyID: f.company, RunID: f.run,
+	return s.endRun(ctx, tx, run, f.in.Status, by.Actor())
+}
+
+// endRun gives a locked run its final status, in the actor's name.
+func (s *Service) endRun(ctx context.Context, tx pgx.Tx, run db.HeartbeatRun, status, actor string) (db.HeartbeatRun, error) {
+	ended, err := s.queries.FinishRun(ctx, tx, db.FinishRunParams{
+		Status: status, FinishedBy: actor, CompanyID: run.CompanyID, RunID: run.ID,
 	})
 	if err != nil {
 		return run, fmt.Errorf("finish the run: %w", err)
 	}
-	return run, s.recordEvent(ctx, tx, db.InsertEventParams{
-		CompanyID: f.company, Kind: "run." + f.in.Status, RunID: &f.run, IssueID: run.IssueID, Actor: by.Actor(),
+	return ended, s.recordEvent(ctx, tx, db.InsertEventParams{
+		CompanyID: run.CompanyID, Kind: "run." + status, RunID: &run.ID, IssueID: run.IssueID, Actor: actor,
 	})
+}
+
+// shareLockTask locks the task of a run that is to start. A change of the task's binding, which waits until no
+// run of it is running, either sees this run or comes before it.
+func (s *Service) shareLockTask(ctx context.Context, tx pgx.Tx, f finishing) error {
+	_, err := s.queries.ShareLockTaskOfRun(ctx, tx, db.ShareLockTaskOfRunParams{CompanyID: f.company, RunID: f.run})
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("lock the task of a run: %w", err)
+	}
+	return nil
 }
 
 // startOrRepeat answers what needs no ending: a run that starts, and one that has the status already.

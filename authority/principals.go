@@ -10,12 +10,14 @@ import (
 type Role string
 
 // The roles. Operators administer the instance; members are users with memberships; auditors
-// read everything and write nothing; a run is known by the token it was handed.
+// read everything and write nothing; a run is known by the token it was handed; a recovery saves in the name of one
+// run that ended, and does nothing else.
 const (
 	RoleOperator Role = "operator"
 	RoleMember   Role = "member"
 	RoleAuditor  Role = "auditor"
 	RoleRun      Role = "run"
+	RoleRecovery Role = "recovery"
 )
 
 // roleAgent is an agent as such, by none of its runs. Nobody is authenticated as one; access
@@ -24,7 +26,8 @@ const roleAgent Role = "agent"
 
 // Principal is an authenticated caller. CompanyID, AgentID and RunID are set for a run, UserID for
 // a member (and where an operator's token names its user), TokenID for all but runs. A run's token
-// also says when it was issued and until when it is authentic; for others both are zero.
+// also says when it was issued and until when it is authentic; for others both are zero. A recovery has the
+// CompanyID, RunID, WorkspaceID and Epoch of the tenure that it is for, and no more than that.
 type Principal struct {
 	Role           Role
 	TokenID        uuid.UUID
@@ -34,14 +37,30 @@ type Principal struct {
 	RunID          uuid.UUID
 	TokenIssuedAt  time.Time
 	TokenExpiresAt time.Time
+	WorkspaceID    uuid.UUID
+	Epoch          int64
+	RiskAccepted   bool // an operator recovers, or lets recover, without proof: see AcceptingRisk
 }
 
-// Actor is how history names the principal: "run:<id>" or "token:<id>".
-func (p Principal) Actor() string {
-	if p.Role == RoleRun {
-		return "run:" + p.RunID.String()
+// AcceptingRisk is the principal as it goes on, or not, with a recovery of a writer that is not proven stopped. Only
+// an operator decides that; with anybody else nothing changes.
+func (p Principal) AcceptingRisk(accepts bool) Principal {
+	if p.Role == RoleOperator {
+		p.RiskAccepted = accepts
 	}
-	return "token:" + p.TokenID.String()
+	return p
+}
+
+// Actor is how history names the principal: "run:<id>", "recovery:<id>" or "token:<id>".
+func (p Principal) Actor() string {
+	switch p.Role {
+	case RoleRun:
+		return "run:" + p.RunID.String()
+	case RoleRecovery:
+		return "recovery:" + p.TokenID.String()
+	default:
+		return "token:" + p.TokenID.String()
+	}
 }
 
 // ReadsAll reports whether nothing in the instance is hidden from the principal.
@@ -54,6 +73,8 @@ func (p Principal) reader() (principalType string, id uuid.UUID) {
 		return "all", uuid.Nil
 	case RoleRun, roleAgent:
 		return "agent", p.AgentID
+	case RoleRecovery:
+		return "nobody", uuid.Nil
 	default:
 		return "user", p.UserID
 	}

@@ -54,17 +54,17 @@ type SnapshotInput struct {
 	ParentSnapshotID *uuid.UUID
 }
 
-// CreateSnapshot begins a save by the workspace's writer. Its bytes are uploaded next, and then it
-// is committed; only the commit changes what is saved.
+// CreateSnapshot begins a save by the workspace's writer, or a recovery of one that ended. Its bytes are uploaded
+// next, and then it is committed; only the commit changes what is saved.
 func (s *Service) CreateSnapshot(ctx context.Context, by Principal, f Fence, in SnapshotInput) (Snapshot, error) {
-	if err := f.claimedBy(by); err != nil {
+	if err := f.savableBy(by); err != nil {
 		return Snapshot{}, err
 	}
 	if err := in.validate(); err != nil {
 		return Snapshot{}, err
 	}
 	var created db.Snapshot
-	_, err := s.fenced(ctx, by, f, func(tx db.DBTX, held db.ExecutionWorkspace) (db.ExecutionWorkspace, error) {
+	_, err := s.saving(ctx, by, f, func(tx db.DBTX, held db.ExecutionWorkspace) (db.ExecutionWorkspace, error) {
 		if in.ParentSnapshotID == nil || held.SnapshotID == nil || *in.ParentSnapshotID != *held.SnapshotID {
 			return held, ErrSnapshotSuperseded
 		}
@@ -108,14 +108,22 @@ func (s *Service) UploadSnapshot(ctx context.Context, by Principal, workspace, i
 		return s.fillSnapshot(ctx, by, row, content)
 	case row.RunID == nil && by.Role == RoleOperator:
 		return Snapshot{}, ErrSnapshotNotPending.Say("The snapshot has its content already.")
-	case row.RunID == nil || by.Role != RoleRun || by.RunID != *row.RunID:
+	case row.RunID == nil:
 		return Snapshot{}, ErrRunIdentity.Say("Only the run that began the snapshot uploads its content.")
+	}
+	f := Fence{WorkspaceID: workspace, RunID: *row.RunID, Epoch: row.Epoch}
+	if err := f.savableBy(by); err != nil {
+		return Snapshot{}, err
+	}
+	switch {
+	case row.CreatedBy != by.Actor() && by.Role != RoleRun:
+		return Snapshot{}, ErrRunIdentity.Say("Only who began the snapshot uploads its content.")
 	case row.State != "pending":
 		return Snapshot{}, ErrSnapshotNotPending.Say("The snapshot is %s, and takes no content any more.", row.State)
 	}
 	// The claim is tested before the bytes flow, to spare a stale writer a long upload. What arrives
 	// after it became stale lies under its own dead epoch, and the commit refuses it.
-	tx, _, err := s.lockTenure(ctx, by, Fence{WorkspaceID: workspace, RunID: *row.RunID, Epoch: row.Epoch})
+	tx, _, err := s.lockForSave(ctx, by.AcceptingRisk(true), f)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -144,11 +152,13 @@ func (s *Service) putContent(ctx context.Context, key string, content io.Reader,
 // current epoch, with its bytes in place, following the saved state that it was begun on. The
 // workspace is clean again unless the writer announced further changes since. A committed snapshot
 // answers its result again, at any time, and changes nothing.
+//
+// A recovery commits by the same rules, and the ended run stays the writer.
 func (s *Service) CommitSnapshot(ctx context.Context, by Principal, f Fence, id uuid.UUID) (Snapshot, error) {
-	if err := f.claimedBy(by); err != nil {
+	if err := f.savableBy(by); err != nil {
 		return Snapshot{}, err
 	}
-	row, err := s.visibleSnapshot(ctx, by, f.WorkspaceID, id)
+	row, err := s.snapshotToCommit(ctx, by, f, id)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -168,10 +178,13 @@ func (s *Service) CommitSnapshot(ctx context.Context, by Principal, f Fence, id 
 		return Snapshot{}, ErrSnapshotIncomplete
 	}
 	committed := row
-	_, err = s.fenced(ctx, by, f, func(tx db.DBTX, held db.ExecutionWorkspace) (db.ExecutionWorkspace, error) {
+	_, err = s.saving(ctx, by, f, func(tx db.DBTX, held db.ExecutionWorkspace) (db.ExecutionWorkspace, error) {
 		var adopted db.ExecutionWorkspace
 		committed, adopted, err = s.commitLocked(ctx, tx, held, id)
-		return adopted, err
+		if err != nil || by.Role == RoleRun {
+			return adopted, err
+		}
+		return adopted, s.recordRecovery(ctx, tx, by, held, id)
 	})
 	if errors.Is(err, errCommittedMeanwhile) {
 		return snapshotOf(committed), nil
@@ -189,7 +202,7 @@ var errCommittedMeanwhile = errors.New("the snapshot was committed meanwhile")
 // commitRefusal says why a snapshot without content cannot be committed: the tenure ended, which
 // counts first, or the content was never uploaded.
 func (s *Service) commitRefusal(ctx context.Context, by Principal, f Fence) error {
-	tx, _, err := s.lockTenure(ctx, by, f)
+	tx, _, err := s.lockForSave(ctx, by, f)
 	if err != nil {
 		return err
 	}
@@ -245,6 +258,10 @@ func (s *Service) visibleSnapshot(ctx context.Context, by Principal, workspace, 
 
 // companyOfSnapshots finds a workspace's company for who may look at its snapshots.
 func (s *Service) companyOfSnapshots(ctx context.Context, by Principal, workspace uuid.UUID) (uuid.UUID, error) {
+	if by.Role == RoleRecovery {
+		w, err := s.recoveredWorkspace(ctx, s.pool, by, workspace)
+		return w.CompanyID, err
+	}
 	if by.Role == RoleRun {
 		held, err := s.queries.HasHeldWorkspace(ctx, s.pool, db.HasHeldWorkspaceParams{
 			CompanyID: by.CompanyID, WorkspaceID: workspace, RunID: by.RunID,

@@ -82,11 +82,15 @@ func (s *Service) leaseProofs(ctx context.Context, q db.DBTX, company, run uuid.
 	if err != nil {
 		return nil, fmt.Errorf("list the run's leases: %w", err)
 	}
+	return leaseProofsOf(rows), nil
+}
+
+func leaseProofsOf(rows []db.ListLeaseProofsByRunRow) []LeaseProof {
 	leases := make([]LeaseProof, 0, len(rows))
 	for _, p := range rows {
 		leases = append(leases, leaseProofOf(p.LeaseID, p.Provider, p.ReceiptID, p.ProofKind, p.Missing))
 	}
-	return leases, nil
+	return leases
 }
 
 type takingOver struct {

@@ -56,13 +56,13 @@ func tenureOf(row db.Tenure) Tenure {
 // half of the old one's life, else nil. StopRequested is nil, or why and until when the run should stop.
 type Renewal struct {
 	LastRenewedAt  time.Time
-	StopRequested  *StopRequest
+	StopRequested  *StopNotice
 	Token          *string
 	TokenExpiresAt *time.Time
 }
 
-// StopRequest asks a writer to end by itself.
-type StopRequest struct {
+// StopNotice asks a writer to end by itself until the deadline.
+type StopNotice struct {
 	Reason   string
 	Deadline time.Time
 }
@@ -73,7 +73,7 @@ func (s *Service) Renew(ctx context.Context, by Principal, f Fence) (Renewal, er
 	if err := f.claimedBy(by); err != nil {
 		return Renewal{}, err
 	}
-	at, err := s.queries.RenewTenure(ctx, s.pool, db.RenewTenureParams{
+	row, err := s.queries.RenewTenure(ctx, s.pool, db.RenewTenureParams{
 		CompanyID: by.CompanyID, WorkspaceID: f.WorkspaceID, Epoch: f.Epoch, RunID: f.RunID,
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -82,7 +82,10 @@ func (s *Service) Renew(ctx context.Context, by Principal, f Fence) (Renewal, er
 	if err != nil {
 		return Renewal{}, fmt.Errorf("renew: %w", err)
 	}
-	renewal := Renewal{LastRenewedAt: *at}
+	renewal := Renewal{LastRenewedAt: *row.LastRenewedAt}
+	if row.StopReason != nil {
+		renewal.StopRequested = &StopNotice{Reason: *row.StopReason, Deadline: *row.StopDeadline}
+	}
 	if runTokenHalfSpent(by.TokenIssuedAt, time.Now()) {
 		token, expires, err := s.signRunToken(ctx, Run{ID: by.RunID, CompanyID: by.CompanyID, AgentID: by.AgentID})
 		if err != nil {
@@ -164,9 +167,17 @@ func (s *Service) fenced(
 	if err := f.claimedBy(by); err != nil {
 		return Workspace{}, err
 	}
+	return s.underLock(ctx, func() (*db.Transaction, db.ExecutionWorkspace, error) { return s.lockTenure(ctx, by, f) }, do)
+}
+
+// underLock runs do in the transaction that lock begins, and commits it.
+func (s *Service) underLock(
+	ctx context.Context, lock func() (*db.Transaction, db.ExecutionWorkspace, error),
+	do func(tx db.DBTX, held db.ExecutionWorkspace) (db.ExecutionWorkspace, error),
+) (Workspace, error) {
 	var changed db.ExecutionWorkspace
 	err := db.Retry(ctx, func() error {
-		tx, held, err := s.lockTenure(ctx, by, f)
+		tx, held, err := lock()
 		if err != nil {
 			return err
 		}

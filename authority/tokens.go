@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -58,10 +59,12 @@ var ErrOperatorSecret = errors.New("the operator token cannot be used")
 
 // GenerateSecret returns a new secret for a token: 256 random bits, with a prefix by which people
 // and scanners know what they found.
-func GenerateSecret() string {
+func GenerateSecret() string { return generateSecret("berth_") }
+
+func generateSecret(prefix string) string {
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // never fails: the program ends instead
-	return "berth_" + base64.RawURLEncoding.EncodeToString(random)
+	return prefix + base64.RawURLEncoding.EncodeToString(random)
 }
 
 // CreateToken makes a token and returns its secret, this once: a replay of the same request gets
@@ -166,6 +169,9 @@ func checkOperatorSecret(secret string) error {
 	}
 	if looksLikeRunToken(secret) {
 		return fmt.Errorf("%w: with two dots it looks like a run's token", ErrOperatorSecret)
+	}
+	if strings.HasPrefix(secret, recoveryPrefix) {
+		return fmt.Errorf("%w: with %s in front it looks like a recovery's token", ErrOperatorSecret, recoveryPrefix)
 	}
 	return nil
 }

@@ -75,6 +75,13 @@ var workspaceStatuses = []string{"active", "idle", "in_review", "archived", "cle
 
 // GetWorkspace returns a workspace that the caller may read, or ErrWorkspaceNotFound.
 func (s *Service) GetWorkspace(ctx context.Context, by Principal, id uuid.UUID) (Workspace, error) {
+	if by.Role == RoleRecovery {
+		row, err := s.recoveredWorkspace(ctx, s.pool, by, id)
+		if err != nil {
+			return Workspace{}, err
+		}
+		return workspaceOf(row), nil
+	}
 	row, err := s.readableWorkspace(ctx, s.pool, by, id)
 	if err != nil {
 		return Workspace{}, err

@@ -18,6 +18,8 @@ func table(rules *authority.Service) []job {
 			_, err := rules.CleanUpLeases(ctx)
 			return err
 		}),
+		periodic[enforceStopRequests](10*time.Second, rules.EnforceStopRequests),
+		periodic[proveSilentWriters](30*time.Second, rules.ProveSilentWriters),
 		periodic[forgetAnswers](time.Hour, func(ctx context.Context) error {
 			_, err := rules.ForgetAnswers(ctx)
 			return err
@@ -30,14 +32,18 @@ func table(rules *authority.Service) []job {
 }
 
 type (
-	cleanUpLeases struct{}
-	forgetAnswers struct{}
-	forgetPlaces  struct{}
+	cleanUpLeases       struct{}
+	enforceStopRequests struct{}
+	proveSilentWriters  struct{}
+	forgetAnswers       struct{}
+	forgetPlaces        struct{}
 )
 
-func (cleanUpLeases) Kind() string { return "clean_up_leases" }
-func (forgetAnswers) Kind() string { return "forget_answers" }
-func (forgetPlaces) Kind() string  { return "forget_places" }
+func (cleanUpLeases) Kind() string       { return "clean_up_leases" }
+func (enforceStopRequests) Kind() string { return "enforce_stop_requests" }
+func (proveSilentWriters) Kind() string  { return "prove_silent_writers" }
+func (forgetAnswers) Kind() string       { return "forget_answers" }
+func (forgetPlaces) Kind() string        { return "forget_places" }
 
 // job is one kind of periodic work.
 type job struct {

@@ -272,6 +272,26 @@ func (q *Queries) ShareLockRun(ctx context.Context, db DBTX, arg ShareLockRunPar
 	return i, err
 }
 
+const shareLockTaskOfRun = `-- name: ShareLockTaskOfRun :one
+SELECT i.id FROM issues i
+WHERE i.company_id = $1 AND i.id = (SELECT r.bound_issue_id FROM heartbeat_runs r WHERE r.company_id = $1 AND r.id = $2)
+FOR SHARE OF i
+`
+
+type ShareLockTaskOfRunParams struct {
+	CompanyID uuid.UUID
+	RunID     uuid.UUID
+}
+
+// The task of a run, whose binding stays as it is until the commit. Zero rows: the run is
+// for no task that there is.
+func (q *Queries) ShareLockTaskOfRun(ctx context.Context, db DBTX, arg ShareLockTaskOfRunParams) (uuid.UUID, error) {
+	row := db.QueryRow(ctx, shareLockTaskOfRun, arg.CompanyID, arg.RunID)
+	var id uuid.UUID
+	err := row.Scan(&id)
+	return id, err
+}
+
 const startRun = `-- name: StartRun :one
 UPDATE heartbeat_runs
 SET status = 'running', started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp()

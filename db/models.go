@@ -230,6 +230,13 @@ type LeaseProof struct {
 	Missing   string
 }
 
+type LeaseSighting struct {
+	LeaseID    uuid.UUID
+	CompanyID  uuid.UUID
+	SeenAt     time.Time
+	SeenConfig []byte
+}
+
 type PermissionGrant struct {
 	ID            uuid.UUID
 	CompanyID     uuid.UUID
@@ -272,6 +279,21 @@ type ProjectWorkspace struct {
 	IsPrimary  bool
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
+}
+
+type RecoveryToken struct {
+	ID           uuid.UUID
+	CompanyID    uuid.UUID
+	WorkspaceID  uuid.UUID
+	Epoch        int64
+	RunID        uuid.UUID
+	SecretHash   []byte
+	Reason       *string
+	RiskAccepted bool
+	MissingProof json.RawMessage
+	CreatedBy    string
+	CreatedAt    time.Time
+	ExpiresAt    time.Time
 }
 
 type Refusal struct {
@@ -325,6 +347,25 @@ type Snapshot struct {
 	CreatedBy        string
 	CreatedAt        time.Time
 	CommittedAt      *time.Time
+}
+
+type StopRequest struct {
+	ID            uuid.UUID
+	CompanyID     uuid.UUID
+	WorkspaceID   uuid.UUID
+	Epoch         int64
+	RunID         uuid.UUID
+	Reason        string
+	Deadline      time.Time
+	RequestedBy   string
+	RequestedAt   time.Time
+	State         string
+	Attempts      int32
+	NextAttemptAt time.Time
+	ClaimedBy     *uuid.UUID
+	LastErrorKind *string
+	AlertedAt     *time.Time
+	SettledAt     *time.Time
 }
 
 type Tenure struct {
@@ -393,4 +434,20 @@ type WorkspacePrivacySource struct {
 	WorkspaceID uuid.UUID
 	IssueID     uuid.UUID
 	CreatedAt   time.Time
+}
+
+type WriterSilence struct {
+	ID            int64
+	CompanyID     uuid.UUID
+	WorkspaceID   uuid.UUID
+	Epoch         int64
+	RunID         uuid.UUID
+	HeardAt       time.Time
+	NoticedAt     time.Time
+	Attempts      int32
+	NextAttemptAt time.Time
+	ClaimedBy     *uuid.UUID
+	LastErrorKind *string
+	EndedAt       *time.Time
+	EndedHow      *string
 }

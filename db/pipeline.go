@@ -73,5 +73,7 @@ var (
 	LeavePlaceStatement              = Statement[LeavePlaceParams, struct{}]{leavePlace}
 	RecordRefusalStatement           = Statement[RecordRefusalParams, struct{ ID int64 }]{recordRefusal}
 	LockHeldWorkspaceStatement       = Statement[LockHeldWorkspaceParams, ExecutionWorkspace]{lockHeldWorkspace}
+	LockEndedRunStatement            = Statement[LockEndedRunParams, HeartbeatRun]{lockEndedRun}
+	LeaseProofsByRunStatement        = Statement[ListLeaseProofsByRunParams, ListLeaseProofsByRunRow]{listLeaseProofsByRun}
 	LockRunningRunStatement          = Statement[LockRunningRunParams, HeartbeatRun]{lockRunningRun}
 )

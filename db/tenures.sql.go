@@ -493,35 +493,47 @@ func (q *Queries) ReleaseWorkspace(ctx context.Context, db DBTX, arg ReleaseWork
 const renewTenure = `-- name: RenewTenure :one
 WITH held AS (
     SELECT w.writer_run_id FROM execution_workspaces w
-    WHERE w.company_id = $1 AND w.id = $2 AND w.epoch = $3 AND w.writer_run_id = $4::uuid
+    WHERE w.company_id = $3 AND w.id = $1 AND w.epoch = $2 AND w.writer_run_id = $4::uuid
     FOR SHARE
+), renewed AS (
+    UPDATE heartbeat_runs r
+    SET last_renewed_at = clock_timestamp()
+    FROM held
+    WHERE r.company_id = $3 AND r.id = held.writer_run_id AND r.status = 'running'
+    RETURNING r.last_renewed_at
 )
-UPDATE heartbeat_runs r
-SET last_renewed_at = clock_timestamp()
-FROM held
-WHERE r.company_id = $1 AND r.id = held.writer_run_id AND r.status = 'running'
-RETURNING r.last_renewed_at
+SELECT renewed.last_renewed_at, asked.reason AS stop_reason, asked.deadline AS stop_deadline
+FROM renewed
+LEFT JOIN stop_requests asked
+    ON asked.workspace_id = $1 AND asked.epoch = $2 AND asked.settled_at IS NULL
 `
 
 type RenewTenureParams struct {
-	CompanyID   uuid.UUID
 	WorkspaceID uuid.UUID
 	Epoch       int64
+	CompanyID   uuid.UUID
 	RunID       uuid.UUID
 }
 
-// The workspace row is locked and tested first, then the run's: both hold at commit.
-// Zero rows: not the writer at that epoch, or not running.
-func (q *Queries) RenewTenure(ctx context.Context, db DBTX, arg RenewTenureParams) (*time.Time, error) {
+type RenewTenureRow struct {
+	LastRenewedAt *time.Time
+	StopReason    *string
+	StopDeadline  *time.Time
+}
+
+// The workspace row is locked and tested first, then the run's: both hold at commit. An
+// open request to stop goes with the answer. Zero rows: not the writer at that epoch, or
+// not running.
+func (q *Queries) RenewTenure(ctx context.Context, db DBTX, arg RenewTenureParams) (RenewTenureRow, error) {
 	row := db.QueryRow(ctx, renewTenure,
-		arg.CompanyID,
 		arg.WorkspaceID,
 		arg.Epoch,
+		arg.CompanyID,
 		arg.RunID,
 	)
-	var last_renewed_at *time.Time
-	err := row.Scan(&last_renewed_at)
-	return last_renewed_at, err
+	var i RenewTenureRow
+	err := row.Scan(&i.LastRenewedAt, &i.StopReason, &i.StopDeadline)
+	return i, err
 }
 
 const setWorkspaceLocation = `-- name: SetWorkspaceLocation :one

@@ -34,7 +34,7 @@ type tenure struct {
 
 // stopRequest is somebody's wish that the run ends by itself.
 type stopRequest struct {
-	client.StopRequest
+	client.StopNotice
 	left time.Duration // until its deadline, as it was when the service answered
 	came time.Time
 }
@@ -112,7 +112,7 @@ func (t *tenure) take(r *client.Renewal) {
 		return
 	}
 	// The service's own clock against itself: this host's may be off by an hour.
-	request := stopRequest{StopRequest: *r.StopRequested, left: r.StopRequested.Deadline.Sub(r.LastRenewedAt), came: time.Now()}
+	request := stopRequest{StopNotice: *r.StopRequested, left: r.StopRequested.Deadline.Sub(r.LastRenewedAt), came: time.Now()}
 	t.mu.Lock()
 	known := t.request != nil && t.request.Reason == request.Reason && t.request.Deadline.Equal(request.Deadline)
 	if !known {

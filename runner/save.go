@@ -148,7 +148,8 @@ func (s *session) upload(ctx context.Context, id uuid.UUID, archive *os.File, si
 // that says so of these very bytes.
 func (s *session) commit(ctx context.Context, id uuid.UUID, summary snapshot.Summary) (*client.Snapshot, error) {
 	saved, err := brief(ctx, s.own, "commit the save", func(ctx context.Context) (*client.Snapshot, error) {
-		reply, err := s.own.api.CommitSnapshotWithResponse(ctx, s.workspace.ID, id, s.claim())
+		claim := s.claim()
+		reply, err := s.own.api.CommitSnapshotWithResponse(ctx, s.workspace.ID, id, client.SnapshotCommit{RunID: claim.RunID, Epoch: claim.Epoch})
 		if err != nil {
 			return nil, err
 		}

@@ -122,6 +122,21 @@ var attacksOnTheHistory = []attack{
 	{"a snapshot with other bytes", `UPDATE snapshots SET sha256 = repeat('1', 64) WHERE id = {pending}`, "snapshots_content"},
 	{"a snapshot that comes back", `UPDATE snapshots SET state = 'abandoned' WHERE id = {pending};
 		UPDATE snapshots SET state = 'committed', committed_at = now() WHERE id = {pending}`, "snapshots_forward"},
+	{"a request to stop with another deadline", `UPDATE stop_requests SET deadline = now() + interval '1 day' WHERE id = {request}`, noRight},
+	{"a request to stop that never was enforced", `UPDATE stop_requests SET state = 'over', settled_at = now() WHERE id = {request};
+		UPDATE stop_requests SET state = 'alert', settled_at = NULL WHERE id = {request}`, "stop_requests_forward"},
+	{"a second open request to stop", `INSERT INTO stop_requests
+		(id, company_id, workspace_id, epoch, run_id, reason, deadline, requested_by, next_attempt_at)
+		VALUES ({new}, {company}, {held}, 4, {writer}, 'again', now(), 'test', now())`, "stop_requests_one_open"},
+	{"a request to stop nobody", `INSERT INTO stop_requests
+		(id, company_id, workspace_id, epoch, run_id, reason, deadline, requested_by, next_attempt_at)
+		VALUES ({new}, {company}, {free}, 3, {idle}, 'stop', now(), 'test', now())`, "stop_requests_of_open_tenure"},
+	{"a silence that goes on after its end", `UPDATE writer_silences SET ended_at = now(), ended_how = 'heard' WHERE workspace_id = {held};
+		UPDATE writer_silences SET ended_at = NULL, ended_how = NULL WHERE workspace_id = {held}`, "writer_silences_forward"},
+	{"a recovery of nobody", `INSERT INTO recovery_tokens
+		(id, company_id, workspace_id, epoch, run_id, secret_hash, risk_accepted, created_by)
+		VALUES ({new}, {company}, {held}, 3, {idle}, sha256('x'), false, 'test')`, "recovery_tokens_of_open_tenure"},
+	{"a recovery that lasts longer", `UPDATE recovery_tokens SET expires_at = now() + interval '1 year' WHERE id = {recovery}`, noRight},
 	{"a refusal that never was", `UPDATE refusals SET count = 0 WHERE run_id = {idle}`, "refusals_append_only"},
 	{"a refusal of another run", `UPDATE refusals SET run_id = {writer} WHERE run_id = {idle}`, noRight},
 }

@@ -19,6 +19,9 @@ var history = map[string]string{
 	"heartbeat_runs":            "",
 	"environment_leases":        "",
 	"lease_cleanups":            "",
+	"stop_requests":             "",
+	"writer_silences":           "",
+	"recovery_tokens":           "recovery_tokens_append_only",
 }
 
 func TestHistoryIsNotRemovedByAnybody(t *testing.T) {

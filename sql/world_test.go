@@ -67,6 +67,7 @@ INSERT INTO termination_receipts (id, company_id, lease_id, run_id, provider, pr
 INSERT INTO environment_leases (id, company_id, environment_id, heartbeat_run_id, provider, provider_lease_id)
 	VALUES ({active}, {company}, {environment}, {writer}, 'cloud', 'another machine');
 INSERT INTO lease_cleanups (lease_id, company_id) VALUES ({gone}, {company});
+INSERT INTO lease_sightings (lease_id, company_id, seen_config) VALUES ({gone}, {company}, '');
 INSERT INTO execution_workspaces (id, company_id, project_id, project_workspace_id, source_issue_id, name, mode,
 		strategy_type, provider_type, epoch)
 	VALUES ({free}, {company}, {project}, {source}, {issue}, 'Free', 'isolated_workspace', 'task_directory', 'cloud_sandbox', 3);
@@ -90,6 +91,11 @@ INSERT INTO snapshots (id, company_id, workspace_id, epoch, run_id, parent_snaps
 UPDATE execution_workspaces SET epoch = 4, writer_run_id = {writer}, snapshot_id = {saved} WHERE id = {held};
 INSERT INTO tenures (id, company_id, workspace_id, epoch, run_id, issue_id, started_at, started_by)
 	VALUES ({tenure}, {company}, {held}, 4, {writer}, {issue}, clock_timestamp(), 'test');
+INSERT INTO stop_requests (id, company_id, workspace_id, epoch, run_id, reason, deadline, requested_by, next_attempt_at)
+	VALUES ({request}, {company}, {held}, 4, {writer}, 'maintenance', now(), 'test', now());
+INSERT INTO writer_silences (company_id, workspace_id, epoch, run_id, heard_at) VALUES ({company}, {held}, 4, {writer}, now());
+INSERT INTO recovery_tokens (id, company_id, workspace_id, epoch, run_id, secret_hash, risk_accepted, created_by)
+	VALUES ({recovery}, {company}, {held}, 4, {writer}, sha256({key}), false, 'test');
 UPDATE issues SET execution_workspace_id = {held}, execution_run_id = {writer}, checkout_run_id = {writer} WHERE id = {issue};
 UPDATE environment_leases SET execution_workspace_id = {held} WHERE id IN ({lease}, {active});
 `

@@ -621,6 +621,36 @@ func (e SourceType) Valid() bool {
 	}
 }
 
+// Defines values for StopRequestState.
+const (
+	StopRequestStateAlert      StopRequestState = "alert"
+	StopRequestStateEnforced   StopRequestState = "enforced"
+	StopRequestStateEnforcing  StopRequestState = "enforcing"
+	StopRequestStateOver       StopRequestState = "over"
+	StopRequestStateRequested  StopRequestState = "requested"
+	StopRequestStateSuperseded StopRequestState = "superseded"
+)
+
+// Valid indicates whether the value is a known member of the StopRequestState enum.
+func (e StopRequestState) Valid() bool {
+	switch e {
+	case StopRequestStateAlert:
+		return true
+	case StopRequestStateEnforced:
+		return true
+	case StopRequestStateEnforcing:
+		return true
+	case StopRequestStateOver:
+		return true
+	case StopRequestStateRequested:
+		return true
+	case StopRequestStateSuperseded:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for TenureEnd.
 const (
 	TenureEndFinish   TenureEnd = "finish"
@@ -1767,6 +1797,41 @@ type RecordedReceipt struct {
 	Receipt TerminationReceipt `json:"receipt"`
 }
 
+// RecoveryToken defines model for RecoveryToken.
+type RecoveryToken struct {
+	CompanyID openapi_types.UUID `json:"companyId"`
+	CreatedAt time.Time          `json:"createdAt"`
+	CreatedBy string             `json:"createdBy"`
+
+	// Epoch At which it saves.
+	Epoch     int64              `json:"epoch"`
+	ExpiresAt time.Time          `json:"expiresAt"`
+	ID        openapi_types.UUID `json:"id"`
+	Reason    *string            `json:"reason"`
+
+	// RiskAccepted It was given without proof that the writer stopped.
+	RiskAccepted bool `json:"riskAccepted"`
+
+	// RunID In whose name it saves.
+	RunID openapi_types.UUID `json:"runId"`
+
+	// Token The bearer token. It is shown this once: null when an Idempotency-Key is used again.
+	Token       *string            `json:"token"`
+	WorkspaceID openapi_types.UUID `json:"workspaceId"`
+}
+
+// RecoveryTokenCreate defines model for RecoveryTokenCreate.
+type RecoveryTokenCreate struct {
+	// AcceptRisk Go on without proof that the writer stopped. The history keeps that, too.
+	AcceptRisk *bool `json:"acceptRisk,omitempty"`
+
+	// Epoch Of the writer whose work is to be saved. It has to be the current one.
+	Epoch int64 `json:"epoch"`
+
+	// Reason Kept in the history.
+	Reason *string `json:"reason,omitempty"`
+}
+
 // ReleaseRequest defines model for ReleaseRequest.
 type ReleaseRequest struct {
 	// Discard Give unsaved work up. The history keeps that there was some.
@@ -1782,7 +1847,7 @@ type Renewal struct {
 	LastRenewedAt time.Time `json:"lastRenewedAt"`
 
 	// StopRequested If the run should end by itself.
-	StopRequested *StopRequest `json:"stopRequested"`
+	StopRequested *StopNotice `json:"stopRequested"`
 
 	// Token A fresh token of the run, once the old one's life is half over.
 	Token          *string    `json:"token"`
@@ -1926,8 +1991,21 @@ type Snapshot struct {
 	WorkspaceID openapi_types.UUID `json:"workspaceId"`
 }
 
+// SnapshotCommit defines model for SnapshotCommit.
+type SnapshotCommit struct {
+	// AcceptRisk For an operator that saves in the name of an ended writer: go on without proof that it stopped. The history keeps that.
+	AcceptRisk *bool `json:"acceptRisk,omitempty"`
+
+	// Epoch As the reservation answered it.
+	Epoch int64              `json:"epoch"`
+	RunID openapi_types.UUID `json:"runId"`
+}
+
 // SnapshotCreate defines model for SnapshotCreate.
 type SnapshotCreate struct {
+	// AcceptRisk For an operator that saves in the name of an ended writer: go on without proof that it stopped. The history keeps that.
+	AcceptRisk *bool `json:"acceptRisk,omitempty"`
+
 	// Epoch As the reservation answered it.
 	Epoch     int64 `json:"epoch"`
 	FileCount int64 `json:"fileCount"`
@@ -1960,11 +2038,64 @@ type SourceMode string
 // SourceType What kind of files a project workspace has. The set is open: clients treat a value that they do not know as "do not act".
 type SourceType string
 
-// StopRequest defines model for StopRequest.
-type StopRequest struct {
+// StopNotice defines model for StopNotice.
+type StopNotice struct {
+	// Deadline By when. Afterwards the providers of its machines are asked to stop them.
 	Deadline time.Time `json:"deadline"`
 	Reason   string    `json:"reason"`
 }
+
+// StopRequest defines model for StopRequest.
+type StopRequest struct {
+	// AlertedAt Since when people have to look.
+	AlertedAt *time.Time `json:"alertedAt"`
+
+	// Attempts How often the providers were asked.
+	Attempts  int64              `json:"attempts"`
+	CompanyID openapi_types.UUID `json:"companyId"`
+
+	// Deadline From when the providers of its machines are asked.
+	Deadline time.Time          `json:"deadline"`
+	Epoch    int64              `json:"epoch"`
+	ID       openapi_types.UUID `json:"id"`
+
+	// LastErrorKind Why the last attempt proved no stop: no_machine, unknown_provider, cannot_prove, machine_in_use, wrong_machine, still_running, or what kept the provider from an answer.
+	LastErrorKind *string `json:"lastErrorKind"`
+
+	// NextAttemptAt Null once nothing more is tried.
+	NextAttemptAt *time.Time `json:"nextAttemptAt"`
+	Reason        string     `json:"reason"`
+	RequestedAt   time.Time  `json:"requestedAt"`
+	RequestedBy   string     `json:"requestedBy"`
+
+	// RunID The writer that is asked.
+	RunID     openapi_types.UUID `json:"runId"`
+	SettledAt *time.Time         `json:"settledAt"`
+
+	// State Where a request to stop stands. It waits for its deadline; the providers are asked; people have to look, while they are asked on. Or it is settled: by proof, by the tenure's end, by a newer request. The set is open: clients treat a value that they do not know as "do not act".
+	State       StopRequestState   `json:"state"`
+	WorkspaceID openapi_types.UUID `json:"workspaceId"`
+}
+
+// StopRequestCreate defines model for StopRequestCreate.
+type StopRequestCreate struct {
+	// Deadline How long the writer has to end by itself. One in the past means at once.
+	Deadline time.Time `json:"deadline"`
+
+	// Reason The writer is told, and the history keeps it.
+	Reason string `json:"reason"`
+}
+
+// StopRequestList defines model for StopRequestList.
+type StopRequestList struct {
+	Items []StopRequest `json:"items"`
+
+	// NextCursor Give it as cursor for the next part. Null on the last.
+	NextCursor *string `json:"nextCursor"`
+}
+
+// StopRequestState Where a request to stop stands. It waits for its deadline; the providers are asked; people have to look, while they are asked on. Or it is settled: by proof, by the tenure's end, by a newer request. The set is open: clients treat a value that they do not know as "do not act".
+type StopRequestState string
 
 // TakeoverRequest defines model for TakeoverRequest.
 type TakeoverRequest struct {
@@ -2364,8 +2495,29 @@ type ListEventsParams struct {
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// CreateRecoveryTokenParams defines parameters for CreateRecoveryToken.
+type CreateRecoveryTokenParams struct {
+	// IdempotencyKey Names this create. Sent again with the same body within a day, it answers what it answered first; with another body, 409 idempotency_key_reused.
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
 // ListSnapshotsParams defines parameters for ListSnapshots.
 type ListSnapshotsParams struct {
+	// Limit How many items at most.
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor nextCursor of the part before. Leave it out for the first part.
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// RequestStopParams defines parameters for RequestStop.
+type RequestStopParams struct {
+	// IdempotencyKey Names this create. Sent again with the same body within a day, it answers what it answered first; with another body, 409 idempotency_key_reused.
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
+// ListStopRequestsParams defines parameters for ListStopRequests.
+type ListStopRequestsParams struct {
 	// Limit How many items at most.
 	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
 
@@ -2524,6 +2676,9 @@ type MarkDirtyJSONRequestBody = Claim
 // SetLocationJSONRequestBody defines body for SetLocation for application/json ContentType.
 type SetLocationJSONRequestBody = LocationReport
 
+// CreateRecoveryTokenJSONRequestBody defines body for CreateRecoveryToken for application/json ContentType.
+type CreateRecoveryTokenJSONRequestBody = RecoveryTokenCreate
+
 // ReleaseWorkspaceJSONRequestBody defines body for ReleaseWorkspace for application/json ContentType.
 type ReleaseWorkspaceJSONRequestBody = ReleaseRequest
 
@@ -2534,7 +2689,10 @@ type RenewTenureJSONRequestBody = Claim
 type CreateSnapshotJSONRequestBody = SnapshotCreate
 
 // CommitSnapshotJSONRequestBody defines body for CommitSnapshot for application/json ContentType.
-type CommitSnapshotJSONRequestBody = Claim
+type CommitSnapshotJSONRequestBody = SnapshotCommit
+
+// RequestStopJSONRequestBody defines body for RequestStop for application/json ContentType.
+type RequestStopJSONRequestBody = StopRequestCreate
 
 // TakeOverWorkspaceJSONRequestBody defines body for TakeOverWorkspace for application/json ContentType.
 type TakeOverWorkspaceJSONRequestBody = TakeoverRequest
@@ -2981,6 +3139,8 @@ type ClientInterface interface {
 
 	// GetExecutionWorkspace Read a workspace
 	//
+	// 409 tenure_ended for a recovery token whose tenure is over.
+	//
 	// Corresponds with GET /api/execution-workspaces/{workspaceId} (the `GetExecutionWorkspace` operationId).
 	GetExecutionWorkspace(ctx context.Context, workspaceID openapi_types.UUID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
@@ -3041,6 +3201,24 @@ type ClientInterface interface {
 	// Corresponds with POST /api/execution-workspaces/{workspaceId}/location (the `SetLocation` operationId).
 	SetLocation(ctx context.Context, workspaceID openapi_types.UUID, body SetLocationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// CreateRecoveryTokenWithBody Open the recovery of a writer that ended
+	//
+	// For operators. The token reads this workspace and its snapshots, and begins, uploads and commits snapshots with the runId and epoch of the answer; it does nothing else, and is worth nothing once the tenure is over: 409 tenure_ended. After such a save the workspace is clean, the ended run is still its writer, and a reservation gets it by handover, on proof. 409 recovery_needs_stop with details {runId, runStatus, missingProof [{leaseId, provider, reason}]}: when runStatus is not final the run has to be finished first, whatever is accepted; else not every machine is proven stopped, unless acceptRisk is true. 409 tenure_ended, stale_epoch or no_writer when there is no such writer.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/execution-workspaces/{workspaceId}/recovery-tokens (the `CreateRecoveryToken` operationId).
+	CreateRecoveryTokenWithBody(ctx context.Context, workspaceID openapi_types.UUID, params *CreateRecoveryTokenParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateRecoveryToken Open the recovery of a writer that ended
+	//
+	// For operators. The token reads this workspace and its snapshots, and begins, uploads and commits snapshots with the runId and epoch of the answer; it does nothing else, and is worth nothing once the tenure is over: 409 tenure_ended. After such a save the workspace is clean, the ended run is still its writer, and a reservation gets it by handover, on proof. 409 recovery_needs_stop with details {runId, runStatus, missingProof [{leaseId, provider, reason}]}: when runStatus is not final the run has to be finished first, whatever is accepted; else not every machine is proven stopped, unless acceptRisk is true. 409 tenure_ended, stale_epoch or no_writer when there is no such writer.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/execution-workspaces/{workspaceId}/recovery-tokens (the `CreateRecoveryToken` operationId).
+	CreateRecoveryToken(ctx context.Context, workspaceID openapi_types.UUID, params *CreateRecoveryTokenParams, body CreateRecoveryTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ReleaseWorkspaceWithBody End the tenure
 	//
 	// 409 workspace_dirty when there is unsaved work, unless discard is true. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
@@ -3079,14 +3257,14 @@ type ClientInterface interface {
 
 	// ListSnapshots List a workspace's snapshots
 	//
-	// Newest first.
+	// Newest first. 409 tenure_ended for a recovery token whose tenure is over.
 	//
 	// Corresponds with GET /api/execution-workspaces/{workspaceId}/snapshots (the `ListSnapshots` operationId).
 	ListSnapshots(ctx context.Context, workspaceID openapi_types.UUID, params *ListSnapshotsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateSnapshotWithBody Begin a save
 	//
-	// Then upload the content, then commit. Only the commit changes what is saved. 409 snapshot_superseded when the parent is not the saved state. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+	// Then upload the content, then commit. Only the commit changes what is saved. 409 snapshot_superseded when the parent is not the saved state. In the name of a writer that ended, by a recovery token or by an operator: 409 recovery_needs_stop, with details {runId, runStatus, missingProof}, when it is not proven stopped. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -3095,7 +3273,7 @@ type ClientInterface interface {
 
 	// CreateSnapshot Begin a save
 	//
-	// Then upload the content, then commit. Only the commit changes what is saved. 409 snapshot_superseded when the parent is not the saved state. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+	// Then upload the content, then commit. Only the commit changes what is saved. 409 snapshot_superseded when the parent is not the saved state. In the name of a writer that ended, by a recovery token or by an operator: 409 recovery_needs_stop, with details {runId, runStatus, missingProof}, when it is not proven stopped. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3104,12 +3282,14 @@ type ClientInterface interface {
 
 	// GetSnapshot Read what is known of a snapshot
 	//
+	// 409 tenure_ended for a recovery token whose tenure is over.
+	//
 	// Corresponds with GET /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId} (the `GetSnapshot` operationId).
 	GetSnapshot(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CommitSnapshotWithBody Make a snapshot the saved state
 	//
-	// One that is committed answers its result again, at any time, and changes nothing. 409 snapshot_incomplete when its content is not there, 409 snapshot_superseded when its parent is no longer the saved state. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+	// One that is committed answers its result again, at any time, and changes nothing. 409 snapshot_incomplete when its content is not there, 409 snapshot_superseded when its parent is no longer the saved state. In the name of a writer that ended, by a recovery token or by an operator: 409 recovery_needs_stop, with details {runId, runStatus, missingProof}, when it is not proven stopped. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -3118,7 +3298,7 @@ type ClientInterface interface {
 
 	// CommitSnapshot Make a snapshot the saved state
 	//
-	// One that is committed answers its result again, at any time, and changes nothing. 409 snapshot_incomplete when its content is not there, 409 snapshot_superseded when its parent is no longer the saved state. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+	// One that is committed answers its result again, at any time, and changes nothing. 409 snapshot_incomplete when its content is not there, 409 snapshot_superseded when its parent is no longer the saved state. In the name of a writer that ended, by a recovery token or by an operator: 409 recovery_needs_stop, with details {runId, runStatus, missingProof}, when it is not proven stopped. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3127,7 +3307,7 @@ type ClientInterface interface {
 
 	// DownloadSnapshotContent Download a committed snapshot's archive
 	//
-	// 409 snapshot_unavailable when it was never uploaded here.
+	// 409 snapshot_unavailable when it was never uploaded here. 409 tenure_ended for a recovery token whose tenure is over.
 	//
 	// Corresponds with GET /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId}/content (the `DownloadSnapshotContent` operationId).
 	DownloadSnapshotContent(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3140,6 +3320,31 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId}/content (the `UploadSnapshotContent` operationId).
 	UploadSnapshotContentWithBody(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RequestStopWithBody Ask a workspace's writer to stop
+	//
+	// For operators. Each renewal of the writer tells it, as stopRequested. From the deadline on the providers of its machines are asked to stop them, again and again; when every one is proven stopped the run is finished as interrupted, and what it did not save can be recovered. Where no proof comes the request is in state alert, and nothing is freed. A newer request about the same tenure supersedes it. 409 no_writer when there is nobody to ask.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/execution-workspaces/{workspaceId}/stop-request (the `RequestStop` operationId).
+	RequestStopWithBody(ctx context.Context, workspaceID openapi_types.UUID, params *RequestStopParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RequestStop Ask a workspace's writer to stop
+	//
+	// For operators. Each renewal of the writer tells it, as stopRequested. From the deadline on the providers of its machines are asked to stop them, again and again; when every one is proven stopped the run is finished as interrupted, and what it did not save can be recovered. Where no proof comes the request is in state alert, and nothing is freed. A newer request about the same tenure supersedes it. 409 no_writer when there is nobody to ask.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/execution-workspaces/{workspaceId}/stop-request (the `RequestStop` operationId).
+	RequestStop(ctx context.Context, workspaceID openapi_types.UUID, params *RequestStopParams, body RequestStopJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListStopRequests List what writers of a workspace were asked
+	//
+	// Newest first. One that is not settled is about the writer that there is.
+	//
+	// Corresponds with GET /api/execution-workspaces/{workspaceId}/stop-requests (the `ListStopRequests` operationId).
+	ListStopRequests(ctx context.Context, workspaceID openapi_types.UUID, params *ListStopRequestsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// TakeOverWorkspaceWithBody End a writer's tenure by hand
 	//
@@ -4222,6 +4427,8 @@ func (c *Client) UpdateEnvironment(ctx context.Context, environmentID openapi_ty
 
 // GetExecutionWorkspace Read a workspace
 //
+// 409 tenure_ended for a recovery token whose tenure is over.
+//
 // Corresponds with GET /api/execution-workspaces/{workspaceId} (the `GetExecutionWorkspace` operationId).
 func (c *Client) GetExecutionWorkspace(ctx context.Context, workspaceID openapi_types.UUID, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetExecutionWorkspaceRequest(c.Server, workspaceID)
@@ -4362,6 +4569,44 @@ func (c *Client) SetLocation(ctx context.Context, workspaceID openapi_types.UUID
 	return c.Client.Do(req)
 }
 
+// CreateRecoveryTokenWithBody Open the recovery of a writer that ended
+//
+// For operators. The token reads this workspace and its snapshots, and begins, uploads and commits snapshots with the runId and epoch of the answer; it does nothing else, and is worth nothing once the tenure is over: 409 tenure_ended. After such a save the workspace is clean, the ended run is still its writer, and a reservation gets it by handover, on proof. 409 recovery_needs_stop with details {runId, runStatus, missingProof [{leaseId, provider, reason}]}: when runStatus is not final the run has to be finished first, whatever is accepted; else not every machine is proven stopped, unless acceptRisk is true. 409 tenure_ended, stale_epoch or no_writer when there is no such writer.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/execution-workspaces/{workspaceId}/recovery-tokens (the `CreateRecoveryToken` operationId).
+func (c *Client) CreateRecoveryTokenWithBody(ctx context.Context, workspaceID openapi_types.UUID, params *CreateRecoveryTokenParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateRecoveryTokenRequestWithBody(c.Server, workspaceID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateRecoveryToken Open the recovery of a writer that ended
+//
+// For operators. The token reads this workspace and its snapshots, and begins, uploads and commits snapshots with the runId and epoch of the answer; it does nothing else, and is worth nothing once the tenure is over: 409 tenure_ended. After such a save the workspace is clean, the ended run is still its writer, and a reservation gets it by handover, on proof. 409 recovery_needs_stop with details {runId, runStatus, missingProof [{leaseId, provider, reason}]}: when runStatus is not final the run has to be finished first, whatever is accepted; else not every machine is proven stopped, unless acceptRisk is true. 409 tenure_ended, stale_epoch or no_writer when there is no such writer.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/execution-workspaces/{workspaceId}/recovery-tokens (the `CreateRecoveryToken` operationId).
+func (c *Client) CreateRecoveryToken(ctx context.Context, workspaceID openapi_types.UUID, params *CreateRecoveryTokenParams, body CreateRecoveryTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateRecoveryTokenRequest(c.Server, workspaceID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ReleaseWorkspaceWithBody End the tenure
 //
 // 409 workspace_dirty when there is unsaved work, unless discard is true. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
@@ -4440,7 +4685,7 @@ func (c *Client) RenewTenure(ctx context.Context, workspaceID openapi_types.UUID
 
 // ListSnapshots List a workspace's snapshots
 //
-// Newest first.
+// Newest first. 409 tenure_ended for a recovery token whose tenure is over.
 //
 // Corresponds with GET /api/execution-workspaces/{workspaceId}/snapshots (the `ListSnapshots` operationId).
 func (c *Client) ListSnapshots(ctx context.Context, workspaceID openapi_types.UUID, params *ListSnapshotsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4457,7 +4702,7 @@ func (c *Client) ListSnapshots(ctx context.Context, workspaceID openapi_types.UU
 
 // CreateSnapshotWithBody Begin a save
 //
-// Then upload the content, then commit. Only the commit changes what is saved. 409 snapshot_superseded when the parent is not the saved state. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+// Then upload the content, then commit. Only the commit changes what is saved. 409 snapshot_superseded when the parent is not the saved state. In the name of a writer that ended, by a recovery token or by an operator: 409 recovery_needs_stop, with details {runId, runStatus, missingProof}, when it is not proven stopped. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4476,7 +4721,7 @@ func (c *Client) CreateSnapshotWithBody(ctx context.Context, workspaceID openapi
 
 // CreateSnapshot Begin a save
 //
-// Then upload the content, then commit. Only the commit changes what is saved. 409 snapshot_superseded when the parent is not the saved state. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+// Then upload the content, then commit. Only the commit changes what is saved. 409 snapshot_superseded when the parent is not the saved state. In the name of a writer that ended, by a recovery token or by an operator: 409 recovery_needs_stop, with details {runId, runStatus, missingProof}, when it is not proven stopped. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4495,6 +4740,8 @@ func (c *Client) CreateSnapshot(ctx context.Context, workspaceID openapi_types.U
 
 // GetSnapshot Read what is known of a snapshot
 //
+// 409 tenure_ended for a recovery token whose tenure is over.
+//
 // Corresponds with GET /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId} (the `GetSnapshot` operationId).
 func (c *Client) GetSnapshot(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetSnapshotRequest(c.Server, workspaceID, snapshotID)
@@ -4510,7 +4757,7 @@ func (c *Client) GetSnapshot(ctx context.Context, workspaceID openapi_types.UUID
 
 // CommitSnapshotWithBody Make a snapshot the saved state
 //
-// One that is committed answers its result again, at any time, and changes nothing. 409 snapshot_incomplete when its content is not there, 409 snapshot_superseded when its parent is no longer the saved state. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+// One that is committed answers its result again, at any time, and changes nothing. 409 snapshot_incomplete when its content is not there, 409 snapshot_superseded when its parent is no longer the saved state. In the name of a writer that ended, by a recovery token or by an operator: 409 recovery_needs_stop, with details {runId, runStatus, missingProof}, when it is not proven stopped. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4529,7 +4776,7 @@ func (c *Client) CommitSnapshotWithBody(ctx context.Context, workspaceID openapi
 
 // CommitSnapshot Make a snapshot the saved state
 //
-// One that is committed answers its result again, at any time, and changes nothing. 409 snapshot_incomplete when its content is not there, 409 snapshot_superseded when its parent is no longer the saved state. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+// One that is committed answers its result again, at any time, and changes nothing. 409 snapshot_incomplete when its content is not there, 409 snapshot_superseded when its parent is no longer the saved state. In the name of a writer that ended, by a recovery token or by an operator: 409 recovery_needs_stop, with details {runId, runStatus, missingProof}, when it is not proven stopped. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4548,7 +4795,7 @@ func (c *Client) CommitSnapshot(ctx context.Context, workspaceID openapi_types.U
 
 // DownloadSnapshotContent Download a committed snapshot's archive
 //
-// 409 snapshot_unavailable when it was never uploaded here.
+// 409 snapshot_unavailable when it was never uploaded here. 409 tenure_ended for a recovery token whose tenure is over.
 //
 // Corresponds with GET /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId}/content (the `DownloadSnapshotContent` operationId).
 func (c *Client) DownloadSnapshotContent(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4572,6 +4819,61 @@ func (c *Client) DownloadSnapshotContent(ctx context.Context, workspaceID openap
 // Corresponds with PUT /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId}/content (the `UploadSnapshotContent` operationId).
 func (c *Client) UploadSnapshotContentWithBody(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewUploadSnapshotContentRequestWithBody(c.Server, workspaceID, snapshotID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RequestStopWithBody Ask a workspace's writer to stop
+//
+// For operators. Each renewal of the writer tells it, as stopRequested. From the deadline on the providers of its machines are asked to stop them, again and again; when every one is proven stopped the run is finished as interrupted, and what it did not save can be recovered. Where no proof comes the request is in state alert, and nothing is freed. A newer request about the same tenure supersedes it. 409 no_writer when there is nobody to ask.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/execution-workspaces/{workspaceId}/stop-request (the `RequestStop` operationId).
+func (c *Client) RequestStopWithBody(ctx context.Context, workspaceID openapi_types.UUID, params *RequestStopParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRequestStopRequestWithBody(c.Server, workspaceID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RequestStop Ask a workspace's writer to stop
+//
+// For operators. Each renewal of the writer tells it, as stopRequested. From the deadline on the providers of its machines are asked to stop them, again and again; when every one is proven stopped the run is finished as interrupted, and what it did not save can be recovered. Where no proof comes the request is in state alert, and nothing is freed. A newer request about the same tenure supersedes it. 409 no_writer when there is nobody to ask.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/execution-workspaces/{workspaceId}/stop-request (the `RequestStop` operationId).
+func (c *Client) RequestStop(ctx context.Context, workspaceID openapi_types.UUID, params *RequestStopParams, body RequestStopJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRequestStopRequest(c.Server, workspaceID, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListStopRequests List what writers of a workspace were asked
+//
+// Newest first. One that is not settled is about the writer that there is.
+//
+// Corresponds with GET /api/execution-workspaces/{workspaceId}/stop-requests (the `ListStopRequests` operationId).
+func (c *Client) ListStopRequests(ctx context.Context, workspaceID openapi_types.UUID, params *ListStopRequestsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListStopRequestsRequest(c.Server, workspaceID, params)
 	if err != nil {
 		return nil, err
 	}
@@ -7351,6 +7653,68 @@ func NewSetLocationRequestWithBody(server string, workspaceID openapi_types.UUID
 	return req, nil
 }
 
+// NewCreateRecoveryTokenRequest calls the generic CreateRecoveryToken builder with application/json body
+func NewCreateRecoveryTokenRequest(server string, workspaceID openapi_types.UUID, params *CreateRecoveryTokenParams, body CreateRecoveryTokenJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateRecoveryTokenRequestWithBody(server, workspaceID, params, "application/json", bodyReader)
+}
+
+// NewCreateRecoveryTokenRequestWithBody constructs an http.Request for the CreateRecoveryToken method, with any body, and a specified content type
+func NewCreateRecoveryTokenRequestWithBody(server string, workspaceID openapi_types.UUID, params *CreateRecoveryTokenParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "workspaceId", workspaceID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/execution-workspaces/%s/recovery-tokens", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewReleaseWorkspaceRequest calls the generic ReleaseWorkspace builder with application/json body
 func NewReleaseWorkspaceRequest(server string, workspaceID openapi_types.UUID, body ReleaseWorkspaceJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -7740,6 +8104,141 @@ func NewUploadSnapshotContentRequestWithBody(server string, workspaceID openapi_
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewRequestStopRequest calls the generic RequestStop builder with application/json body
+func NewRequestStopRequest(server string, workspaceID openapi_types.UUID, params *RequestStopParams, body RequestStopJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRequestStopRequestWithBody(server, workspaceID, params, "application/json", bodyReader)
+}
+
+// NewRequestStopRequestWithBody constructs an http.Request for the RequestStop method, with any body, and a specified content type
+func NewRequestStopRequestWithBody(server string, workspaceID openapi_types.UUID, params *RequestStopParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "workspaceId", workspaceID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/execution-workspaces/%s/stop-request", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListStopRequestsRequest constructs an http.Request for the ListStopRequests method
+func NewListStopRequestsRequest(server string, workspaceID openapi_types.UUID, params *ListStopRequestsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "workspaceId", workspaceID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/execution-workspaces/%s/stop-requests", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -9689,6 +10188,8 @@ type ClientWithResponsesInterface interface {
 
 	// GetExecutionWorkspaceWithResponse Read a workspace
 	//
+	// 409 tenure_ended for a recovery token whose tenure is over.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/execution-workspaces/{workspaceId} (the `GetExecutionWorkspace` operationId).
@@ -9753,6 +10254,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/execution-workspaces/{workspaceId}/location (the `SetLocation` operationId).
 	SetLocationWithResponse(ctx context.Context, workspaceID openapi_types.UUID, body SetLocationJSONRequestBody, reqEditors ...RequestEditorFn) (*SetLocationReply, error)
 
+	// CreateRecoveryTokenWithBodyWithResponse Open the recovery of a writer that ended
+	//
+	// For operators. The token reads this workspace and its snapshots, and begins, uploads and commits snapshots with the runId and epoch of the answer; it does nothing else, and is worth nothing once the tenure is over: 409 tenure_ended. After such a save the workspace is clean, the ended run is still its writer, and a reservation gets it by handover, on proof. 409 recovery_needs_stop with details {runId, runStatus, missingProof [{leaseId, provider, reason}]}: when runStatus is not final the run has to be finished first, whatever is accepted; else not every machine is proven stopped, unless acceptRisk is true. 409 tenure_ended, stale_epoch or no_writer when there is no such writer.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/execution-workspaces/{workspaceId}/recovery-tokens (the `CreateRecoveryToken` operationId).
+	CreateRecoveryTokenWithBodyWithResponse(ctx context.Context, workspaceID openapi_types.UUID, params *CreateRecoveryTokenParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateRecoveryTokenReply, error)
+
+	// CreateRecoveryTokenWithResponse Open the recovery of a writer that ended
+	//
+	// For operators. The token reads this workspace and its snapshots, and begins, uploads and commits snapshots with the runId and epoch of the answer; it does nothing else, and is worth nothing once the tenure is over: 409 tenure_ended. After such a save the workspace is clean, the ended run is still its writer, and a reservation gets it by handover, on proof. 409 recovery_needs_stop with details {runId, runStatus, missingProof [{leaseId, provider, reason}]}: when runStatus is not final the run has to be finished first, whatever is accepted; else not every machine is proven stopped, unless acceptRisk is true. 409 tenure_ended, stale_epoch or no_writer when there is no such writer.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/execution-workspaces/{workspaceId}/recovery-tokens (the `CreateRecoveryToken` operationId).
+	CreateRecoveryTokenWithResponse(ctx context.Context, workspaceID openapi_types.UUID, params *CreateRecoveryTokenParams, body CreateRecoveryTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateRecoveryTokenReply, error)
+
 	// ReleaseWorkspaceWithBodyWithResponse End the tenure
 	//
 	// 409 workspace_dirty when there is unsaved work, unless discard is true. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
@@ -9791,7 +10310,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListSnapshotsWithResponse List a workspace's snapshots
 	//
-	// Newest first.
+	// Newest first. 409 tenure_ended for a recovery token whose tenure is over.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9800,7 +10319,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateSnapshotWithBodyWithResponse Begin a save
 	//
-	// Then upload the content, then commit. Only the commit changes what is saved. 409 snapshot_superseded when the parent is not the saved state. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+	// Then upload the content, then commit. Only the commit changes what is saved. 409 snapshot_superseded when the parent is not the saved state. In the name of a writer that ended, by a recovery token or by an operator: 409 recovery_needs_stop, with details {runId, runStatus, missingProof}, when it is not proven stopped. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9809,7 +10328,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateSnapshotWithResponse Begin a save
 	//
-	// Then upload the content, then commit. Only the commit changes what is saved. 409 snapshot_superseded when the parent is not the saved state. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+	// Then upload the content, then commit. Only the commit changes what is saved. 409 snapshot_superseded when the parent is not the saved state. In the name of a writer that ended, by a recovery token or by an operator: 409 recovery_needs_stop, with details {runId, runStatus, missingProof}, when it is not proven stopped. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9818,6 +10337,8 @@ type ClientWithResponsesInterface interface {
 
 	// GetSnapshotWithResponse Read what is known of a snapshot
 	//
+	// 409 tenure_ended for a recovery token whose tenure is over.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId} (the `GetSnapshot` operationId).
@@ -9825,7 +10346,7 @@ type ClientWithResponsesInterface interface {
 
 	// CommitSnapshotWithBodyWithResponse Make a snapshot the saved state
 	//
-	// One that is committed answers its result again, at any time, and changes nothing. 409 snapshot_incomplete when its content is not there, 409 snapshot_superseded when its parent is no longer the saved state. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+	// One that is committed answers its result again, at any time, and changes nothing. 409 snapshot_incomplete when its content is not there, 409 snapshot_superseded when its parent is no longer the saved state. In the name of a writer that ended, by a recovery token or by an operator: 409 recovery_needs_stop, with details {runId, runStatus, missingProof}, when it is not proven stopped. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9834,7 +10355,7 @@ type ClientWithResponsesInterface interface {
 
 	// CommitSnapshotWithResponse Make a snapshot the saved state
 	//
-	// One that is committed answers its result again, at any time, and changes nothing. 409 snapshot_incomplete when its content is not there, 409 snapshot_superseded when its parent is no longer the saved state. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+	// One that is committed answers its result again, at any time, and changes nothing. 409 snapshot_incomplete when its content is not there, 409 snapshot_superseded when its parent is no longer the saved state. In the name of a writer that ended, by a recovery token or by an operator: 409 recovery_needs_stop, with details {runId, runStatus, missingProof}, when it is not proven stopped. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9843,7 +10364,7 @@ type ClientWithResponsesInterface interface {
 
 	// DownloadSnapshotContentWithResponse Download a committed snapshot's archive
 	//
-	// 409 snapshot_unavailable when it was never uploaded here.
+	// 409 snapshot_unavailable when it was never uploaded here. 409 tenure_ended for a recovery token whose tenure is over.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9858,6 +10379,33 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId}/content (the `UploadSnapshotContent` operationId).
 	UploadSnapshotContentWithBodyWithResponse(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UploadSnapshotContentReply, error)
+
+	// RequestStopWithBodyWithResponse Ask a workspace's writer to stop
+	//
+	// For operators. Each renewal of the writer tells it, as stopRequested. From the deadline on the providers of its machines are asked to stop them, again and again; when every one is proven stopped the run is finished as interrupted, and what it did not save can be recovered. Where no proof comes the request is in state alert, and nothing is freed. A newer request about the same tenure supersedes it. 409 no_writer when there is nobody to ask.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/execution-workspaces/{workspaceId}/stop-request (the `RequestStop` operationId).
+	RequestStopWithBodyWithResponse(ctx context.Context, workspaceID openapi_types.UUID, params *RequestStopParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RequestStopReply, error)
+
+	// RequestStopWithResponse Ask a workspace's writer to stop
+	//
+	// For operators. Each renewal of the writer tells it, as stopRequested. From the deadline on the providers of its machines are asked to stop them, again and again; when every one is proven stopped the run is finished as interrupted, and what it did not save can be recovered. Where no proof comes the request is in state alert, and nothing is freed. A newer request about the same tenure supersedes it. 409 no_writer when there is nobody to ask.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/execution-workspaces/{workspaceId}/stop-request (the `RequestStop` operationId).
+	RequestStopWithResponse(ctx context.Context, workspaceID openapi_types.UUID, params *RequestStopParams, body RequestStopJSONRequestBody, reqEditors ...RequestEditorFn) (*RequestStopReply, error)
+
+	// ListStopRequestsWithResponse List what writers of a workspace were asked
+	//
+	// Newest first. One that is not settled is about the writer that there is.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/execution-workspaces/{workspaceId}/stop-requests (the `ListStopRequests` operationId).
+	ListStopRequestsWithResponse(ctx context.Context, workspaceID openapi_types.UUID, params *ListStopRequestsParams, reqEditors ...RequestEditorFn) (*ListStopRequestsReply, error)
 
 	// TakeOverWorkspaceWithBodyWithResponse End a writer's tenure by hand
 	//
@@ -13055,6 +13603,8 @@ type GetExecutionWorkspaceReply struct {
 	ApplicationProblemJSON403 *Problem
 	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
 	ApplicationProblemJSON404 *Problem
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Problem
 	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
 	ApplicationProblemJSON422 *Problem
 	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
@@ -13081,6 +13631,11 @@ func (r GetExecutionWorkspaceReply) GetApplicationProblemJSON403() *Problem {
 // GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
 func (r GetExecutionWorkspaceReply) GetApplicationProblemJSON404() *Problem {
 	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r GetExecutionWorkspaceReply) GetApplicationProblemJSON409() *Problem {
+	return r.ApplicationProblemJSON409
 }
 
 // GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
@@ -13564,6 +14119,124 @@ func (r SetLocationReply) ContentType() string {
 	return ""
 }
 
+type CreateRecoveryTokenReply struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *RecoveryToken
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Problem
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Problem
+	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationProblemJSON403 *Problem
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *Problem
+	// ApplicationProblemJSON408 the response for an HTTP 408 `application/problem+json` response
+	ApplicationProblemJSON408 *Problem
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Problem
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *Problem
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *Problem
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *Problem
+	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationProblemJSON500 *Problem
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Problem
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateRecoveryTokenReply) GetJSON201() *RecoveryToken {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r CreateRecoveryTokenReply) GetApplicationProblemJSON400() *Problem {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r CreateRecoveryTokenReply) GetApplicationProblemJSON401() *Problem {
+	return r.ApplicationProblemJSON401
+}
+
+// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r CreateRecoveryTokenReply) GetApplicationProblemJSON403() *Problem {
+	return r.ApplicationProblemJSON403
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r CreateRecoveryTokenReply) GetApplicationProblemJSON404() *Problem {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON408 returns the response for an HTTP 408 `application/problem+json` response
+func (r CreateRecoveryTokenReply) GetApplicationProblemJSON408() *Problem {
+	return r.ApplicationProblemJSON408
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r CreateRecoveryTokenReply) GetApplicationProblemJSON409() *Problem {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r CreateRecoveryTokenReply) GetApplicationProblemJSON413() *Problem {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r CreateRecoveryTokenReply) GetApplicationProblemJSON415() *Problem {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r CreateRecoveryTokenReply) GetApplicationProblemJSON422() *Problem {
+	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r CreateRecoveryTokenReply) GetApplicationProblemJSON500() *Problem {
+	return r.ApplicationProblemJSON500
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r CreateRecoveryTokenReply) GetApplicationProblemJSON503() *Problem {
+	return r.ApplicationProblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateRecoveryTokenReply) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateRecoveryTokenReply) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateRecoveryTokenReply) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateRecoveryTokenReply) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ReleaseWorkspaceReply struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -13811,6 +14484,8 @@ type ListSnapshotsReply struct {
 	ApplicationProblemJSON403 *Problem
 	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
 	ApplicationProblemJSON404 *Problem
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Problem
 	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
 	ApplicationProblemJSON422 *Problem
 	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
@@ -13837,6 +14512,11 @@ func (r ListSnapshotsReply) GetApplicationProblemJSON403() *Problem {
 // GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
 func (r ListSnapshotsReply) GetApplicationProblemJSON404() *Problem {
 	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r ListSnapshotsReply) GetApplicationProblemJSON409() *Problem {
+	return r.ApplicationProblemJSON409
 }
 
 // GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
@@ -14012,6 +14692,8 @@ type GetSnapshotReply struct {
 	ApplicationProblemJSON403 *Problem
 	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
 	ApplicationProblemJSON404 *Problem
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Problem
 	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
 	ApplicationProblemJSON422 *Problem
 	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
@@ -14038,6 +14720,11 @@ func (r GetSnapshotReply) GetApplicationProblemJSON403() *Problem {
 // GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
 func (r GetSnapshotReply) GetApplicationProblemJSON404() *Problem {
 	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r GetSnapshotReply) GetApplicationProblemJSON409() *Problem {
+	return r.ApplicationProblemJSON409
 }
 
 // GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
@@ -14404,6 +15091,207 @@ func (r UploadSnapshotContentReply) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r UploadSnapshotContentReply) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RequestStopReply struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *StopRequest
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Problem
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Problem
+	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationProblemJSON403 *Problem
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *Problem
+	// ApplicationProblemJSON408 the response for an HTTP 408 `application/problem+json` response
+	ApplicationProblemJSON408 *Problem
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Problem
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *Problem
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *Problem
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *Problem
+	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationProblemJSON500 *Problem
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Problem
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r RequestStopReply) GetJSON201() *StopRequest {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r RequestStopReply) GetApplicationProblemJSON400() *Problem {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r RequestStopReply) GetApplicationProblemJSON401() *Problem {
+	return r.ApplicationProblemJSON401
+}
+
+// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r RequestStopReply) GetApplicationProblemJSON403() *Problem {
+	return r.ApplicationProblemJSON403
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r RequestStopReply) GetApplicationProblemJSON404() *Problem {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON408 returns the response for an HTTP 408 `application/problem+json` response
+func (r RequestStopReply) GetApplicationProblemJSON408() *Problem {
+	return r.ApplicationProblemJSON408
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r RequestStopReply) GetApplicationProblemJSON409() *Problem {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r RequestStopReply) GetApplicationProblemJSON413() *Problem {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r RequestStopReply) GetApplicationProblemJSON415() *Problem {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r RequestStopReply) GetApplicationProblemJSON422() *Problem {
+	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r RequestStopReply) GetApplicationProblemJSON500() *Problem {
+	return r.ApplicationProblemJSON500
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r RequestStopReply) GetApplicationProblemJSON503() *Problem {
+	return r.ApplicationProblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r RequestStopReply) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RequestStopReply) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RequestStopReply) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RequestStopReply) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListStopRequestsReply struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *StopRequestList
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Problem
+	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationProblemJSON403 *Problem
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *Problem
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *Problem
+	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationProblemJSON500 *Problem
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListStopRequestsReply) GetJSON200() *StopRequestList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r ListStopRequestsReply) GetApplicationProblemJSON401() *Problem {
+	return r.ApplicationProblemJSON401
+}
+
+// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r ListStopRequestsReply) GetApplicationProblemJSON403() *Problem {
+	return r.ApplicationProblemJSON403
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r ListStopRequestsReply) GetApplicationProblemJSON404() *Problem {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r ListStopRequestsReply) GetApplicationProblemJSON422() *Problem {
+	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r ListStopRequestsReply) GetApplicationProblemJSON500() *Problem {
+	return r.ApplicationProblemJSON500
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ListStopRequestsReply) GetApplicationProblemJSON503() *Problem {
+	return r.ApplicationProblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r ListStopRequestsReply) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListStopRequestsReply) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListStopRequestsReply) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListStopRequestsReply) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -17779,6 +18667,8 @@ func (c *ClientWithResponses) UpdateEnvironmentWithResponse(ctx context.Context,
 
 // GetExecutionWorkspaceWithResponse Read a workspace
 //
+// 409 tenure_ended for a recovery token whose tenure is over.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/execution-workspaces/{workspaceId} (the `GetExecutionWorkspace` operationId).
@@ -17891,6 +18781,36 @@ func (c *ClientWithResponses) SetLocationWithResponse(ctx context.Context, works
 	return ParseSetLocationReply(rsp)
 }
 
+// CreateRecoveryTokenWithBodyWithResponse Open the recovery of a writer that ended
+//
+// For operators. The token reads this workspace and its snapshots, and begins, uploads and commits snapshots with the runId and epoch of the answer; it does nothing else, and is worth nothing once the tenure is over: 409 tenure_ended. After such a save the workspace is clean, the ended run is still its writer, and a reservation gets it by handover, on proof. 409 recovery_needs_stop with details {runId, runStatus, missingProof [{leaseId, provider, reason}]}: when runStatus is not final the run has to be finished first, whatever is accepted; else not every machine is proven stopped, unless acceptRisk is true. 409 tenure_ended, stale_epoch or no_writer when there is no such writer.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/execution-workspaces/{workspaceId}/recovery-tokens (the `CreateRecoveryToken` operationId).
+func (c *ClientWithResponses) CreateRecoveryTokenWithBodyWithResponse(ctx context.Context, workspaceID openapi_types.UUID, params *CreateRecoveryTokenParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateRecoveryTokenReply, error) {
+	rsp, err := c.CreateRecoveryTokenWithBody(ctx, workspaceID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateRecoveryTokenReply(rsp)
+}
+
+// CreateRecoveryTokenWithResponse Open the recovery of a writer that ended
+//
+// For operators. The token reads this workspace and its snapshots, and begins, uploads and commits snapshots with the runId and epoch of the answer; it does nothing else, and is worth nothing once the tenure is over: 409 tenure_ended. After such a save the workspace is clean, the ended run is still its writer, and a reservation gets it by handover, on proof. 409 recovery_needs_stop with details {runId, runStatus, missingProof [{leaseId, provider, reason}]}: when runStatus is not final the run has to be finished first, whatever is accepted; else not every machine is proven stopped, unless acceptRisk is true. 409 tenure_ended, stale_epoch or no_writer when there is no such writer.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/execution-workspaces/{workspaceId}/recovery-tokens (the `CreateRecoveryToken` operationId).
+func (c *ClientWithResponses) CreateRecoveryTokenWithResponse(ctx context.Context, workspaceID openapi_types.UUID, params *CreateRecoveryTokenParams, body CreateRecoveryTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateRecoveryTokenReply, error) {
+	rsp, err := c.CreateRecoveryToken(ctx, workspaceID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateRecoveryTokenReply(rsp)
+}
+
 // ReleaseWorkspaceWithBodyWithResponse End the tenure
 //
 // 409 workspace_dirty when there is unsaved work, unless discard is true. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
@@ -17953,7 +18873,7 @@ func (c *ClientWithResponses) RenewTenureWithResponse(ctx context.Context, works
 
 // ListSnapshotsWithResponse List a workspace's snapshots
 //
-// Newest first.
+// Newest first. 409 tenure_ended for a recovery token whose tenure is over.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17968,7 +18888,7 @@ func (c *ClientWithResponses) ListSnapshotsWithResponse(ctx context.Context, wor
 
 // CreateSnapshotWithBodyWithResponse Begin a save
 //
-// Then upload the content, then commit. Only the commit changes what is saved. 409 snapshot_superseded when the parent is not the saved state. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+// Then upload the content, then commit. Only the commit changes what is saved. 409 snapshot_superseded when the parent is not the saved state. In the name of a writer that ended, by a recovery token or by an operator: 409 recovery_needs_stop, with details {runId, runStatus, missingProof}, when it is not proven stopped. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17983,7 +18903,7 @@ func (c *ClientWithResponses) CreateSnapshotWithBodyWithResponse(ctx context.Con
 
 // CreateSnapshotWithResponse Begin a save
 //
-// Then upload the content, then commit. Only the commit changes what is saved. 409 snapshot_superseded when the parent is not the saved state. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+// Then upload the content, then commit. Only the commit changes what is saved. 409 snapshot_superseded when the parent is not the saved state. In the name of a writer that ended, by a recovery token or by an operator: 409 recovery_needs_stop, with details {runId, runStatus, missingProof}, when it is not proven stopped. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17998,6 +18918,8 @@ func (c *ClientWithResponses) CreateSnapshotWithResponse(ctx context.Context, wo
 
 // GetSnapshotWithResponse Read what is known of a snapshot
 //
+// 409 tenure_ended for a recovery token whose tenure is over.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId} (the `GetSnapshot` operationId).
@@ -18011,7 +18933,7 @@ func (c *ClientWithResponses) GetSnapshotWithResponse(ctx context.Context, works
 
 // CommitSnapshotWithBodyWithResponse Make a snapshot the saved state
 //
-// One that is committed answers its result again, at any time, and changes nothing. 409 snapshot_incomplete when its content is not there, 409 snapshot_superseded when its parent is no longer the saved state. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+// One that is committed answers its result again, at any time, and changes nothing. 409 snapshot_incomplete when its content is not there, 409 snapshot_superseded when its parent is no longer the saved state. In the name of a writer that ended, by a recovery token or by an operator: 409 recovery_needs_stop, with details {runId, runStatus, missingProof}, when it is not proven stopped. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18026,7 +18948,7 @@ func (c *ClientWithResponses) CommitSnapshotWithBodyWithResponse(ctx context.Con
 
 // CommitSnapshotWithResponse Make a snapshot the saved state
 //
-// One that is committed answers its result again, at any time, and changes nothing. 409 snapshot_incomplete when its content is not there, 409 snapshot_superseded when its parent is no longer the saved state. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+// One that is committed answers its result again, at any time, and changes nothing. 409 snapshot_incomplete when its content is not there, 409 snapshot_superseded when its parent is no longer the saved state. In the name of a writer that ended, by a recovery token or by an operator: 409 recovery_needs_stop, with details {runId, runStatus, missingProof}, when it is not proven stopped. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18041,7 +18963,7 @@ func (c *ClientWithResponses) CommitSnapshotWithResponse(ctx context.Context, wo
 
 // DownloadSnapshotContentWithResponse Download a committed snapshot's archive
 //
-// 409 snapshot_unavailable when it was never uploaded here.
+// 409 snapshot_unavailable when it was never uploaded here. 409 tenure_ended for a recovery token whose tenure is over.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18067,6 +18989,51 @@ func (c *ClientWithResponses) UploadSnapshotContentWithBodyWithResponse(ctx cont
 		return nil, err
 	}
 	return ParseUploadSnapshotContentReply(rsp)
+}
+
+// RequestStopWithBodyWithResponse Ask a workspace's writer to stop
+//
+// For operators. Each renewal of the writer tells it, as stopRequested. From the deadline on the providers of its machines are asked to stop them, again and again; when every one is proven stopped the run is finished as interrupted, and what it did not save can be recovered. Where no proof comes the request is in state alert, and nothing is freed. A newer request about the same tenure supersedes it. 409 no_writer when there is nobody to ask.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/execution-workspaces/{workspaceId}/stop-request (the `RequestStop` operationId).
+func (c *ClientWithResponses) RequestStopWithBodyWithResponse(ctx context.Context, workspaceID openapi_types.UUID, params *RequestStopParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RequestStopReply, error) {
+	rsp, err := c.RequestStopWithBody(ctx, workspaceID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRequestStopReply(rsp)
+}
+
+// RequestStopWithResponse Ask a workspace's writer to stop
+//
+// For operators. Each renewal of the writer tells it, as stopRequested. From the deadline on the providers of its machines are asked to stop them, again and again; when every one is proven stopped the run is finished as interrupted, and what it did not save can be recovered. Where no proof comes the request is in state alert, and nothing is freed. A newer request about the same tenure supersedes it. 409 no_writer when there is nobody to ask.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/execution-workspaces/{workspaceId}/stop-request (the `RequestStop` operationId).
+func (c *ClientWithResponses) RequestStopWithResponse(ctx context.Context, workspaceID openapi_types.UUID, params *RequestStopParams, body RequestStopJSONRequestBody, reqEditors ...RequestEditorFn) (*RequestStopReply, error) {
+	rsp, err := c.RequestStop(ctx, workspaceID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRequestStopReply(rsp)
+}
+
+// ListStopRequestsWithResponse List what writers of a workspace were asked
+//
+// Newest first. One that is not settled is about the writer that there is.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/execution-workspaces/{workspaceId}/stop-requests (the `ListStopRequests` operationId).
+func (c *ClientWithResponses) ListStopRequestsWithResponse(ctx context.Context, workspaceID openapi_types.UUID, params *ListStopRequestsParams, reqEditors ...RequestEditorFn) (*ListStopRequestsReply, error) {
+	rsp, err := c.ListStopRequests(ctx, workspaceID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListStopRequestsReply(rsp)
 }
 
 // TakeOverWorkspaceWithBodyWithResponse End a writer's tenure by hand
@@ -21121,6 +22088,13 @@ func ParseGetExecutionWorkspaceReply(rsp *http.Response) (*GetExecutionWorkspace
 		}
 		response.ApplicationProblemJSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
 		var dest Problem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -21524,6 +22498,109 @@ func ParseSetLocationReply(rsp *http.Response) (*SetLocationReply, error) {
 	return response, nil
 }
 
+// ParseCreateRecoveryTokenReply parses an HTTP response from a CreateRecoveryTokenWithResponse call
+func ParseCreateRecoveryTokenReply(rsp *http.Response) (*CreateRecoveryTokenReply, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateRecoveryTokenReply{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest RecoveryToken
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseReleaseWorkspaceReply parses an HTTP response from a ReleaseWorkspaceWithResponse call
 func ParseReleaseWorkspaceReply(rsp *http.Response) (*ReleaseWorkspaceReply, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -21772,6 +22849,13 @@ func ParseListSnapshotsReply(rsp *http.Response) (*ListSnapshotsReply, error) {
 		}
 		response.ApplicationProblemJSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
 		var dest Problem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -21942,6 +23026,13 @@ func ParseGetSnapshotReply(rsp *http.Response) (*GetSnapshotReply, error) {
 			return nil, err
 		}
 		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
 		var dest Problem
@@ -22229,6 +23320,177 @@ func ParseUploadSnapshotContentReply(rsp *http.Response) (*UploadSnapshotContent
 			return nil, err
 		}
 		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRequestStopReply parses an HTTP response from a RequestStopWithResponse call
+func ParseRequestStopReply(rsp *http.Response) (*RequestStopReply, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RequestStopReply{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest StopRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListStopRequestsReply parses an HTTP response from a ListStopRequestsWithResponse call
+func ParseListStopRequestsReply(rsp *http.Response) (*ListStopRequestsReply, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListStopRequestsReply{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest StopRequestList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
 		var dest Problem

@@ -31,6 +31,13 @@ SELECT * FROM heartbeat_runs WHERE company_id = @company_id AND id = @run_id FOR
 -- Zero rows: no such run in the company.
 SELECT * FROM heartbeat_runs WHERE company_id = @company_id AND id = @run_id FOR SHARE;
 
+-- name: ShareLockTaskOfRun :one
+-- The task of a run, whose binding stays as it is until the commit. Zero rows: the run is
+-- for no task that there is.
+SELECT i.id FROM issues i
+WHERE i.company_id = @company_id AND i.id = (SELECT r.bound_issue_id FROM heartbeat_runs r WHERE r.company_id = @company_id AND r.id = @run_id)
+FOR SHARE OF i;
+
 -- name: FinishRun :one
 -- A terminal status is final. Zero rows: the run has one.
 UPDATE heartbeat_runs

@@ -40,18 +40,24 @@ WHERE company_id = @company_id AND id = @run_id AND status = 'running'
 FOR SHARE;
 
 -- name: RenewTenure :one
--- The workspace row is locked and tested first, then the run's: both hold at commit.
--- Zero rows: not the writer at that epoch, or not running.
+-- The workspace row is locked and tested first, then the run's: both hold at commit. An
+-- open request to stop goes with the answer. Zero rows: not the writer at that epoch, or
+-- not running.
 WITH held AS (
     SELECT w.writer_run_id FROM execution_workspaces w
     WHERE w.company_id = @company_id AND w.id = @workspace_id AND w.epoch = @epoch AND w.writer_run_id = @run_id::uuid
     FOR SHARE
+), renewed AS (
+    UPDATE heartbeat_runs r
+    SET last_renewed_at = clock_timestamp()
+    FROM held
+    WHERE r.company_id = @company_id AND r.id = held.writer_run_id AND r.status = 'running'
+    RETURNING r.last_renewed_at
 )
-UPDATE heartbeat_runs r
-SET last_renewed_at = clock_timestamp()
-FROM held
-WHERE r.company_id = @company_id AND r.id = held.writer_run_id AND r.status = 'running'
-RETURNING r.last_renewed_at;
+SELECT renewed.last_renewed_at, asked.reason AS stop_reason, asked.deadline AS stop_deadline
+FROM renewed
+LEFT JOIN stop_requests asked
+    ON asked.workspace_id = @workspace_id AND asked.epoch = @epoch AND asked.settled_at IS NULL;
 
 -- name: GetTenureOfFence :one
 -- What became of the tenure that a refused fenced write speaks of.

@@ -1,0 +1,2 @@
+DROP TABLE recovery_tokens;
+DROP FUNCTION record_recovery_token_event();
