@@ -59,13 +59,10 @@ type CleanupSweep struct {
 // before the context's deadline for what it began.
 func (s *Service) CleanUpLeases(ctx context.Context) (CleanupSweep, error) {
 	var sweep CleanupSweep
-	begun, err := s.beginLeaseCleanups(ctx)
+	begun, failed := s.beginLeaseCleanups(ctx)
 	sweep.Begun = begun
-	if err != nil {
-		return sweep, err
-	}
 	if _, err := s.queries.SettleLeaseCleanupsDoneElsewhere(ctx, s.pool); err != nil {
-		return sweep, fmt.Errorf("settle clean-ups done elsewhere: %w", err)
+		return sweep, errors.Join(failed, fmt.Errorf("settle clean-ups done elsewhere: %w", err))
 	}
 	for s.timeForAnotherTry(ctx) {
 		claim := newID()
@@ -73,16 +70,15 @@ func (s *Service) CleanUpLeases(ctx context.Context) (CleanupSweep, error) {
 			Claim: claim, ClaimSeconds: (s.providerTime + cleanupClaimTime).Seconds(), Rows: cleanupsAtOnce,
 		})
 		if err != nil {
-			return sweep, fmt.Errorf("claim clean-ups: %w", err)
+			return sweep, errors.Join(failed, fmt.Errorf("claim clean-ups: %w", err))
 		}
 		if len(leases) == 0 {
 			break
 		}
-		if err := s.tryLeaseCleanups(ctx, claim, leases, &sweep); err != nil {
-			return sweep, err
-		}
+		// A try that fails by our fault stays claimed for a while, and is in nobody's way.
+		failed = errors.Join(failed, s.tryLeaseCleanups(ctx, claim, leases, &sweep))
 	}
-	return sweep, ctx.Err()
+	return sweep, errors.Join(failed, ctx.Err())
 }
 
 func (s *Service) timeForAnotherTry(ctx context.Context) bool {
@@ -100,7 +96,7 @@ func (s *Service) beginLeaseCleanups(ctx context.Context) (int, error) {
 	begun := 0
 	for _, lease := range leases {
 		var began int64
-		err := s.inTx(ctx, func(tx pgx.Tx) error {
+		tried := s.inTx(ctx, func(tx pgx.Tx) error {
 			row, err := s.lockLease(ctx, tx, lease)
 			if err != nil {
 				return err
@@ -108,12 +104,16 @@ func (s *Service) beginLeaseCleanups(ctx context.Context) (int, error) {
 			began, err = s.beginLeaseCleanup(ctx, tx, row)
 			return err
 		})
-		if err != nil {
-			return begun, err
+		switch {
+		case tried == nil:
+			begun += int(began)
+		case ctx.Err() != nil || db.IsUnavailable(tried):
+			return begun, errors.Join(err, tried)
+		default: // one that cannot be begun does not keep the others from it
+			err = errors.Join(err, fmt.Errorf("lease %s: %w", lease, tried))
 		}
-		begun += int(began)
 	}
-	return begun, nil
+	return begun, err
 }
 
 // beginLeaseCleanup begins the clean-up of a locked lease. A retained one keeps its status, which is

@@ -515,3 +515,48 @@ func TestServersThatSweepAtOnceTryEachLeaseOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestSweepsAReservationAndAnOperatorAtOnceLeaveOneStory(t *testing.T) {
+	t.Parallel()
+	p := newParked(t)
+	workspace := p.free()
+	for round := range 40 {
+		first, f := p.writer(workspace)
+		lease, machine := p.rented(first)
+		p.end(first, "failed")
+		second := p.worker(p.boundTask(workspace))
+		var got Reservation
+		errs := together(
+			func() error { _, err := p.CleanUpLeases(t.Context()); return err },
+			func() error { _, err := p.another().CleanUpLeases(t.Context()); return err },
+			func() (err error) {
+				got, err = p.Service.Reserve(t.Context(), second.Principal, ReserveInput{IssueID: second.task, RunID: second.RunID}, Once{})
+				return err
+			},
+			func() error {
+				_, _, err := p.RecordReceipt(t.Context(), p.operator, lease,
+					ReceiptInput{ProviderLeaseID: machine, State: stateStopped, Kind: receiptTermination})
+				return err
+			},
+		)
+		for i, err := range errs {
+			var refused *Refusal
+			if err != nil && (i != 2 || !errors.As(err, &refused) || refused.Code != ErrWriterPending.Code) {
+				t.Fatalf("round %d, caller %d: %v", round, i, err)
+			}
+		}
+		if errs[2] != nil { // it came before the proof
+			got = must(p.reserve(second))(t)
+		}
+		if epoch := got.Workspace.Authority.Epoch; epoch != f.Epoch+1 || got.Handover == nil || got.Handover.Kind != "proof" {
+			t.Fatalf("round %d: epoch %d after %d, handover %+v", round, epoch, f.Epoch, got.Handover)
+		}
+		p.sweep()
+		if n := p.count(`SELECT count(*) FROM environment_leases l JOIN lease_cleanups c ON c.lease_id = l.id
+			WHERE l.id = $1 AND l.cleanup_status = 'success' AND c.settled_at IS NULL`, lease); n > 0 {
+			t.Fatalf("round %d: the clean-up of a clean lease is not settled", round)
+		}
+		_, err := p.Release(t.Context(), second.Principal, Fence{WorkspaceID: workspace, RunID: second.RunID, Epoch: f.Epoch + 1}, false)
+		p.wantNoError("release", err)
+	}
+}
