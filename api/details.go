@@ -16,6 +16,7 @@ import (
 type writerPending struct {
 	State        string         `json:"state"`
 	Holder       *holder        `json:"holder"`
+	Stop         *stopPending   `json:"stopRequested"`
 	MissingProof []missingProof `json:"missingProof"`
 	Position     *int64         `json:"position"`
 	RetryAfterMs int64          `json:"retryAfterMs"`
@@ -28,6 +29,12 @@ type holder struct {
 	Since         Time       `json:"since"`
 	RunStatus     string     `json:"runStatus"`
 	LastRenewedAt *Time      `json:"lastRenewedAt"`
+}
+
+type stopPending struct {
+	Reason   string `json:"reason"`
+	Deadline Time   `json:"deadline"`
+	State    string `json:"state"`
 }
 
 type missingProof struct {
@@ -65,7 +72,7 @@ func detailsOf(details any) (Object, error) {
 		return nil, nil
 	case authority.WriterPending:
 		out = writerPending{
-			State: d.State, Holder: holderOf(d.Holder), MissingProof: missingProofOf(d.MissingProof),
+			State: d.State, Holder: holderOf(d.Holder), Stop: stopPendingOf(d.Stop), MissingProof: missingProofOf(d.MissingProof),
 			Position: d.Position, RetryAfterMs: int64(d.RetryAfter / time.Millisecond),
 		}
 	case authority.TenureEnding:
@@ -90,6 +97,13 @@ func holderOf(h *authority.Holder) *holder {
 		RunID: h.RunID, IssueID: h.IssueID, Epoch: h.Epoch, Since: Time(h.Since), RunStatus: h.RunStatus,
 		LastRenewedAt: timeOf(h.LastRenewedAt),
 	}
+}
+
+func stopPendingOf(p *authority.StopPending) *stopPending {
+	if p == nil {
+		return nil
+	}
+	return &stopPending{Reason: p.Reason, Deadline: Time(p.Deadline), State: p.State}
 }
 
 func missingProofOf(missing []authority.MissingProof) []missingProof {

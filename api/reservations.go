@@ -89,7 +89,7 @@ func (s *server) reservations() {
 		doc: "The answer's authority has the next epoch and this run as its writer; a task without a workspace gets a new one. " +
 			"Asked again by the run that is the writer, it answers the same. With an Idempotency-Key it stands for one tenure: when that is over, 409 tenure_ended. " +
 			"With waitSeconds the run takes a place in the workspace's line, in the order of arrival, and a 409 comes only when the time is over. A place lives for 60 s after its last request, and misses its turn when there is none for 15 s: ask again at once to go on waiting. " +
-			"409 remote_workspace_writer_pending has in details: state (writer_running, writer_silent, writer_ended_dirty, writer_ended_unproven, others_wait), position in the line or null, holder {runId, issueId, epoch, since, runStatus, lastRenewedAt} or null, missingProof [{leaseId, provider, reason}] and retryAfterMs.",
+			"409 remote_workspace_writer_pending has in details: state (writer_running, writer_silent, writer_ended_dirty, writer_ended_unproven, others_wait), position in the line or null, holder {runId, issueId, epoch, since, runStatus, lastRenewedAt} or null, stopRequested {reason, deadline, state} or null, missingProof [{leaseId, provider, reason}] and retryAfterMs.",
 	}, func(ctx context.Context, by authority.Principal, in *struct {
 		IssuePath
 		IdempotencyKey

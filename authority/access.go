@@ -77,7 +77,7 @@ func (s *Service) requireCompanyAdministration(ctx context.Context, q db.DBTX, b
 // company: environments and settings, which every other principal may read.
 func (s *Service) requireReader(ctx context.Context, q db.DBTX, by Principal) error {
 	if by.Role == RoleRecovery {
-		return ErrNotAllowed.Say("A recovery token reads the workspace that it saves, and nothing else.")
+		return errRecoveryOnly
 	}
 	if by.Role != RoleRun {
 		return nil

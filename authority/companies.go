@@ -130,6 +130,9 @@ func (s *Service) GetCompany(ctx context.Context, by Principal, id uuid.UUID) (C
 
 // ListCompanies lists the companies that the caller is of, the oldest first.
 func (s *Service) ListCompanies(ctx context.Context, by Principal, page Page) (List[Company], error) {
+	if by.Role == RoleRecovery {
+		return List[Company]{}, errRecoveryOnly
+	}
 	after, err := page.after()
 	if err != nil {
 		return List[Company]{}, err

@@ -42,12 +42,20 @@ type Handover struct {
 // writer_ended_dirty, writer_ended_unproven and others_wait; callers treat another as: wait.
 type WriterPending struct {
 	State        string
-	Holder       *Holder // nil when the caller may not read the holder's task
+	Holder       *Holder      // nil when the caller may not read the holder's task
+	Stop         *StopPending // the open request to stop the holder, if there is one and the caller may read the holder's task
 	MissingProof []MissingProof
 	// Position is where the run stands in the workspace's line, or where a newcomer would stand; from 1 on. nil
 	// when it does not wait, and nobody does.
 	Position   *int64
 	RetryAfter time.Duration
+}
+
+// StopPending is what the writer that a reservation met was asked. State is that of a StopRequest.
+type StopPending struct {
+	Reason   string
+	Deadline time.Time
+	State    string
 }
 
 // Holder is the writer that a reservation met.
@@ -257,6 +265,9 @@ func writerPending(f reservationFacts, state string) *Refusal {
 		details.Holder = &Holder{
 			RunID: *w.WriterRunID, IssueID: w.TenureIssueID, Epoch: *w.WorkspaceEpoch,
 			Since: *w.TenureStartedAt, RunStatus: *w.WriterStatus, LastRenewedAt: w.WriterLastRenewedAt,
+		}
+		if w.StopReason != nil {
+			details.Stop = &StopPending{Reason: *w.StopReason, Deadline: *w.StopDeadline, State: *w.StopState}
 		}
 	}
 	if state != "writer_running" && state != "others_wait" {

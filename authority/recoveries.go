@@ -15,6 +15,9 @@ import (
 // save makes its workspace clean by the same rules as any. Then a handover by proof is possible. Operators recover,
 // and whoever they gave a recovery token.
 
+// errRecoveryOnly is for what belongs to no company, and everybody else with a token may read.
+var errRecoveryOnly = ErrNotAllowed.Say("A recovery token reads and saves one workspace, and does nothing else.")
+
 // savableBy refuses those who save in nobody's name: all but the run itself, a recovery of just that tenure, and
 // operators.
 func (f Fence) savableBy(by Principal) error {

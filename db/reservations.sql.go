@@ -69,6 +69,9 @@ SELECT
     tenure.handover AS tenure_handover,
     (tenure.issue_id IS NULL OR principal_reads_issue($1, tenure.issue_id, $3, $4))::boolean
         AS holder_readable,
+    asked.reason AS stop_reason,
+    asked.deadline AS stop_deadline,
+    asked.state AS stop_state,
     last.run_id AS last_run_id,
     last.epoch AS last_epoch,
     last.ended_how AS last_ended_how,
@@ -93,6 +96,7 @@ LEFT JOIN heartbeat_runs r ON r.company_id = $1 AND r.id = $12
 LEFT JOIN execution_workspaces w ON w.company_id = $1 AND w.id = i.execution_workspace_id
 LEFT JOIN heartbeat_runs writer ON writer.company_id = $1 AND writer.id = w.writer_run_id
 LEFT JOIN tenures tenure ON tenure.workspace_id = w.id AND tenure.ended_at IS NULL
+LEFT JOIN stop_requests asked ON asked.workspace_id = w.id AND asked.epoch = w.epoch AND asked.settled_at IS NULL
 LEFT JOIN tenures last ON last.workspace_id = w.id AND last.epoch = w.epoch - 1
 LEFT JOIN execution_workspaces held ON held.company_id = $1 AND held.writer_run_id = $12
 LEFT JOIN waiting_line mine ON mine.run_id = $12 AND mine.workspace_id = w.id
@@ -155,6 +159,9 @@ type GetReservationFactsRow struct {
 	TenureStartedAt              *time.Time
 	TenureHandover               json.RawMessage
 	HolderReadable               bool
+	StopReason                   *string
+	StopDeadline                 *time.Time
+	StopState                    *string
 	LastRunID                    *uuid.UUID
 	LastEpoch                    *int64
 	LastEndedHow                 *string
@@ -226,6 +233,9 @@ func (q *Queries) GetReservationFacts(ctx context.Context, db DBTX, arg GetReser
 		&i.TenureStartedAt,
 		&i.TenureHandover,
 		&i.HolderReadable,
+		&i.StopReason,
+		&i.StopDeadline,
+		&i.StopState,
 		&i.LastRunID,
 		&i.LastEpoch,
 		&i.LastEndedHow,

@@ -69,6 +69,8 @@ func describeAction(operation string) string {
 		"reserveWorkspace":         "reserve: berth run, or berth reserve",
 		"explainReservation":       "wait, and ask again: berth explain",
 		"takeOverWorkspace":        "an operator takes over: berth takeover",
+		"requestStop":              "an operator asks the writer to stop: berth stop",
+		"createRecoveryToken":      "an operator saves what the writer left: berth recover",
 		"recordTerminationReceipt": "an operator brings the provider's receipt of each machine's end (recordTerminationReceipt)",
 		"releaseWorkspace":         "release the other workspace: berth release",
 		"getTaskWorkspace":         "look at the workspace: berth show workspace",

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -95,6 +96,10 @@ type eventData struct {
 	Size             *int64           `json:"size"`
 	Status           string           `json:"status"`
 	ParentSnapshotID *string          `json:"parentSnapshotId"`
+	Deadline         string           `json:"deadline"`
+	ErrorKind        string           `json:"errorKind"`
+	LastHeardAt      string           `json:"lastHeardAt"`
+	RiskAccepted     bool             `json:"riskAccepted"`
 }
 
 func (t *storyteller) sentence(ctx context.Context, e client.Event) string {
@@ -122,7 +127,41 @@ func (t *storyteller) sentence(ctx context.Context, e client.Event) string {
 	case "workspace.closed", "workspace.reopened", "workspace.status_changed":
 		return fmt.Sprintf("%s by %s, status %s", e.Kind, e.Actor, orNone(data.Status))
 	}
+	if told := unfinished(e, run, data); told != "" {
+		return told
+	}
 	return printable(fmt.Sprintf("%s by %s %s", e.Kind, e.Actor, raw)) // a kind that came later
+}
+
+// unfinished tells of a writer that does not end by itself, or "" for other events.
+func unfinished(e client.Event, run string, data eventData) string {
+	switch e.Kind {
+	case "stop.requested":
+		return fmt.Sprintf("%s asked %s to stop by %s: %s", e.Actor, run, shortTimeText(data.Deadline), printable(data.Reason))
+	case "stop.enforcing":
+		return "the deadline passed: the providers of the machines of " + run + " are asked to stop them"
+	case "stop.alert":
+		return fmt.Sprintf("%s is not proven stopped (%s): people have to look, and nothing is freed", run, printable(data.ErrorKind))
+	case "stop.enforced":
+		return run + " is proven stopped, as " + e.Actor + " wanted"
+	case "stop.over", "stop.superseded":
+		return fmt.Sprintf("%s came to its end (%s)", e.Actor, strings.TrimPrefix(e.Kind, "stop."))
+	case "writer.silent":
+		return fmt.Sprintf("%s fell silent: it was last heard of at %s", run, shortTimeText(data.LastHeardAt))
+	case "recovery.opened":
+		return fmt.Sprintf("%s opened the recovery of %s%s", e.Actor, run, atRisk(data))
+	case "workspace.recovered":
+		return fmt.Sprintf("%s saved what %s left, as snapshot %s%s", e.Actor, run, data.SnapshotID, atRisk(data))
+	}
+	return ""
+}
+
+// atRisk tells that a recovery went on without proof.
+func atRisk(data eventData) string {
+	if data.RiskAccepted {
+		return "; it was not proven stopped, and the risk was accepted"
+	}
+	return ""
 }
 
 // following tells whom a new writer follows.

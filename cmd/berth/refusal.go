@@ -33,6 +33,10 @@ func (e *apiError) NextStep() string {
 		return "berth explain says what would free the workspace"
 	case "takeover_needs_proof":
 		return "bring the receipts, or add --accept-risk when you know that the writer is gone"
+	case "recovery_needs_stop":
+		return "finish the run and bring the receipts of its machines; berth stop has the providers asked"
+	case "no_writer":
+		return "berth history tells who had the workspace"
 	case "workspace_dirty":
 		return "berth save saves the work; --discard gives it up"
 	case "stale_epoch", "tenure_ended":
@@ -66,6 +70,13 @@ type pendingDetails struct {
 		RunStatus     string  `json:"runStatus"`
 		LastRenewedAt *string `json:"lastRenewedAt"`
 	} `json:"holder"`
+	StopRequested *struct {
+		Reason   string `json:"reason"`
+		Deadline string `json:"deadline"`
+		State    string `json:"state"`
+	} `json:"stopRequested"`
+	RunID        string `json:"runId"`
+	RunStatus    string `json:"runStatus"`
 	MissingProof []struct {
 		LeaseID  string `json:"leaseId"`
 		Provider string `json:"provider"`
@@ -98,6 +109,12 @@ func describeDetails(details map[string]any) []string {
 			line += ", last heard of at " + shortTimeText(*h.LastRenewedAt)
 		}
 		lines = append(lines, line)
+	}
+	if r := d.StopRequested; r != nil {
+		lines = append(lines, fmt.Sprintf("asked to stop by %s (%s): %s", shortTimeText(r.Deadline), r.State, printable(r.Reason)))
+	}
+	if d.RunStatus != "" {
+		lines = append(lines, fmt.Sprintf("run %s is %s", d.RunID, d.RunStatus))
 	}
 	for _, m := range d.MissingProof {
 		lines = append(lines, fmt.Sprintf("no proof that lease %s (%s) stopped: %s", m.LeaseID, orNone(m.Provider), m.Reason))

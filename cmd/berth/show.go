@@ -48,7 +48,14 @@ func (c showCommand) Run(ctx context.Context, stdout io.Writer) error {
 	if c.json() {
 		return printJSON(stdout, object.json)
 	}
-	return printObject(stdout, object.json)
+	if err := printObject(stdout, object.json); err != nil || c.Kind != "workspace" {
+		return err
+	}
+	asked, err := s.openStopRequest(ctx, id)
+	if err == nil && asked != nil {
+		fmt.Fprintln(stdout, describeStopRequest(*asked))
+	}
+	return err
 }
 
 func (s *session) showable(kind string) showable {

@@ -83,6 +83,9 @@ SELECT
     tenure.handover AS tenure_handover,
     (tenure.issue_id IS NULL OR principal_reads_issue(@company_id, tenure.issue_id, @reader_type, @reader_id))::boolean
         AS holder_readable,
+    asked.reason AS stop_reason,
+    asked.deadline AS stop_deadline,
+    asked.state AS stop_state,
     last.run_id AS last_run_id,
     last.epoch AS last_epoch,
     last.ended_how AS last_ended_how,
@@ -107,6 +110,7 @@ LEFT JOIN heartbeat_runs r ON r.company_id = @company_id AND r.id = @run_id
 LEFT JOIN execution_workspaces w ON w.company_id = @company_id AND w.id = i.execution_workspace_id
 LEFT JOIN heartbeat_runs writer ON writer.company_id = @company_id AND writer.id = w.writer_run_id
 LEFT JOIN tenures tenure ON tenure.workspace_id = w.id AND tenure.ended_at IS NULL
+LEFT JOIN stop_requests asked ON asked.workspace_id = w.id AND asked.epoch = w.epoch AND asked.settled_at IS NULL
 LEFT JOIN tenures last ON last.workspace_id = w.id AND last.epoch = w.epoch - 1
 LEFT JOIN execution_workspaces held ON held.company_id = @company_id AND held.writer_run_id = @run_id
 LEFT JOIN waiting_line mine ON mine.run_id = @run_id AND mine.workspace_id = w.id
