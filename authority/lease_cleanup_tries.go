@@ -1,9 +1,7 @@
 package authority
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,7 +40,7 @@ func (t *cleanupTry) ask(ctx context.Context, step cleanupStep) finding {
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.providerTime)
 	defer cancel()
-	m := askedMachine{id: *t.facts.ProviderLeaseID, known: bytes.Equal(t.facts.SeenConfig, configDigest(t.facts))}
+	m := askedMachine{id: *t.facts.ProviderLeaseID, known: t.facts.KnownHere}
 	found := m.read(asked.State(ctx, m.id))
 	if found.ends(step) || found.state == "" {
 		return found
@@ -60,13 +58,6 @@ func (t *cleanupTry) ask(ctx context.Context, step cleanupStep) finding {
 		now.kind = answer.kind // the refusal of the wish tells more than that the machine is as it was
 	}
 	return now.missing(step)
-}
-
-// configDigest is what a machine that was seen is remembered with: another configuration may speak of
-// other machines, or of none.
-func configDigest(f db.GetLeaseCleanupFactsRow) []byte {
-	sum := sha256.Sum256(f.EnvironmentConfig)
-	return sum[:]
 }
 
 // askedMachine is one that a provider is asked about. It is known once the provider answered by its id.
@@ -152,8 +143,8 @@ func (t *cleanupTry) record(
 	ctx context.Context, tx pgx.Tx, lease db.EnvironmentLease, step cleanupStep, found finding,
 ) (cleanupOutcome, error) {
 	if found.seen {
-		_, err := t.queries.NoteMachineSeen(ctx, tx, db.NoteMachineSeenParams{
-			SeenConfig: configDigest(t.facts), LeaseID: t.lease, Claim: t.claim,
+		_, err := t.queries.NoteSighting(ctx, tx, db.NoteSightingParams{
+			LeaseID: t.lease, EnvironmentConfig: t.facts.EnvironmentConfig,
 		})
 		if err != nil {
 			return cleanupOutcome{}, fmt.Errorf("note that a machine was seen: %w", err)

@@ -67,7 +67,7 @@ func TestNotFoundIsAnEndOnlyForAMachineTheProviderOnceKnew(t *testing.T) {
 	p.park.change(func(p *park) { p.deaf = true })
 	p.wantSweep(CleanupSweep{Begun: 3, Failed: 3})
 	for _, lease := range []uuid.UUID{known, elsewhere} {
-		if p.cleanup(lease, "seen_at") == "" {
+		if !p.sighted(lease) {
 			t.Fatal("it is not remembered that the provider answered by the machine's id")
 		}
 	}
@@ -104,7 +104,7 @@ func TestAnAnswerAboutAnotherMachineProvesNothing(t *testing.T) {
 	if kind := p.cleanup(lease, "last_error_kind"); kind != failedByOtherMachine {
 		t.Errorf("it failed by %q", kind)
 	}
-	if p.cleanup(lease, "seen_at") != "" || p.count("SELECT count(*) FROM termination_receipts") > 0 {
+	if p.sighted(lease) || p.count("SELECT count(*) FROM termination_receipts") > 0 {
 		t.Error("the answer was taken for this machine's")
 	}
 }

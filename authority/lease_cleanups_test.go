@@ -85,6 +85,12 @@ func (p *parked) cleanup(lease uuid.UUID, column string) string {
 	return p.text("SELECT "+column+"::text FROM lease_cleanups WHERE lease_id = $1", lease)
 }
 
+// sighted reports whether it is remembered that the provider knew the lease's machine.
+func (p *parked) sighted(lease uuid.UUID) bool {
+	p.t.Helper()
+	return p.count("SELECT count(*) FROM lease_sightings WHERE lease_id = $1", lease) == 1
+}
+
 func TestTheMachineOfAnEndedRunIsDestroyedByWhateverRouteItEnded(t *testing.T) {
 	t.Parallel()
 	for route, end := range map[string]func(p *parked, w worker, f Fence) error{

@@ -52,7 +52,10 @@ func (s *Service) askProvider(ctx context.Context, p pursuit, m db.ListMachinesO
 // noteSighting remembers that the provider knows the machine by the lease's id. That it cannot is no reason to fail:
 // it is only missed when the machine is gone the next time.
 func (s *Service) noteSighting(ctx context.Context, m db.ListMachinesOfRunRow) {
-	if _, err := s.queries.NoteSighting(context.WithoutCancel(ctx), s.pool, m.ID); err != nil {
+	_, err := s.queries.NoteSighting(context.WithoutCancel(ctx), s.pool, db.NoteSightingParams{
+		LeaseID: m.ID, EnvironmentConfig: m.EnvironmentConfig,
+	})
+	if err != nil {
 		s.log.WarnContext(ctx, "the sighting of a machine was not noted", "lease", m.ID, "error", err)
 	}
 }

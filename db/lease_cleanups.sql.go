@@ -89,7 +89,7 @@ SET attempts = attempts + 1,
     warned_at = CASE WHEN attempts + 1 = $2::int THEN clock_timestamp() ELSE warned_at END,
     claimed_by = NULL, claimed_until = NULL
 WHERE lease_id = $3 AND claimed_by = $4::uuid
-RETURNING lease_id, company_id, attempts, next_attempt_at, claimed_by, claimed_until, last_attempt_at, last_error_kind, held_back_by, warned_at, seen_at, seen_config, settled_at, created_at
+RETURNING lease_id, company_id, attempts, next_attempt_at, claimed_by, claimed_until, last_attempt_at, last_error_kind, held_back_by, warned_at, settled_at, created_at
 `
 
 type FailLeaseCleanupParams struct {
@@ -120,8 +120,6 @@ func (q *Queries) FailLeaseCleanup(ctx context.Context, db DBTX, arg FailLeaseCl
 		&i.LastErrorKind,
 		&i.HeldBackBy,
 		&i.WarnedAt,
-		&i.SeenAt,
-		&i.SeenConfig,
 		&i.SettledAt,
 		&i.CreatedAt,
 	)
@@ -174,7 +172,7 @@ SELECT
     r.status AS run_status,
     r.finished_at AS run_finished_at,
     e.config AS environment_config,
-    c.seen_config,
+    coalesce(seen.seen_config = sha256(convert_to(e.config::text, 'UTF8')), false)::boolean AS known_here,
     coalesce(c.held_back_by, '')::text AS held_back_by,
     (EXISTS (SELECT FROM execution_workspaces w WHERE w.writer_run_id = l.heartbeat_run_id AND w.dirty)
      OR EXISTS (SELECT FROM environment_leases o
@@ -192,6 +190,7 @@ FROM environment_leases l
 JOIN heartbeat_runs r ON r.company_id = l.company_id AND r.id = l.heartbeat_run_id
 JOIN environments e ON e.id = l.environment_id
 LEFT JOIN lease_cleanups c ON c.lease_id = l.id
+LEFT JOIN lease_sightings seen ON seen.lease_id = l.id
 WHERE l.id = $1
 `
 
@@ -207,7 +206,7 @@ type GetLeaseCleanupFactsRow struct {
 	RunStatus         string
 	RunFinishedAt     *time.Time
 	EnvironmentConfig json.RawMessage
-	SeenConfig        []byte
+	KnownHere         bool
 	HeldBackBy        string
 	UnsavedWork       bool
 	InUse             bool
@@ -232,7 +231,7 @@ func (q *Queries) GetLeaseCleanupFacts(ctx context.Context, db DBTX, leaseID uui
 		&i.RunStatus,
 		&i.RunFinishedAt,
 		&i.EnvironmentConfig,
-		&i.SeenConfig,
+		&i.KnownHere,
 		&i.HeldBackBy,
 		&i.UnsavedWork,
 		&i.InUse,
@@ -306,7 +305,7 @@ func (q *Queries) ListLeasesToBegin(ctx context.Context, db DBTX, atMost int32) 
 }
 
 const lockClaimedCleanup = `-- name: LockClaimedCleanup :one
-SELECT lease_id, company_id, attempts, next_attempt_at, claimed_by, claimed_until, last_attempt_at, last_error_kind, held_back_by, warned_at, seen_at, seen_config, settled_at, created_at FROM lease_cleanups
+SELECT lease_id, company_id, attempts, next_attempt_at, claimed_by, claimed_until, last_attempt_at, last_error_kind, held_back_by, warned_at, settled_at, created_at FROM lease_cleanups
 WHERE lease_id = $1 AND claimed_by = $2::uuid AND claimed_until > clock_timestamp() AND settled_at IS NULL
 FOR UPDATE
 `
@@ -332,8 +331,6 @@ func (q *Queries) LockClaimedCleanup(ctx context.Context, db DBTX, arg LockClaim
 		&i.LastErrorKind,
 		&i.HeldBackBy,
 		&i.WarnedAt,
-		&i.SeenAt,
-		&i.SeenConfig,
 		&i.SettledAt,
 		&i.CreatedAt,
 	)
@@ -353,26 +350,6 @@ type MarkLeaseCleanupFailedParams struct {
 // On a row that LockLease holds. Zero rows: that is on record already.
 func (q *Queries) MarkLeaseCleanupFailed(ctx context.Context, db DBTX, arg MarkLeaseCleanupFailedParams) (int64, error) {
 	result, err := db.Exec(ctx, markLeaseCleanupFailed, arg.ID, arg.FromStatus)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const noteMachineSeen = `-- name: NoteMachineSeen :execrows
-UPDATE lease_cleanups SET seen_at = clock_timestamp(), seen_config = $1::bytea
-WHERE lease_id = $2 AND claimed_by = $3::uuid
-`
-
-type NoteMachineSeenParams struct {
-	SeenConfig []byte
-	LeaseID    uuid.UUID
-	Claim      uuid.UUID
-}
-
-// Under a claim that LockClaimedCleanup holds.
-func (q *Queries) NoteMachineSeen(ctx context.Context, db DBTX, arg NoteMachineSeenParams) (int64, error) {
-	result, err := db.Exec(ctx, noteMachineSeen, arg.SeenConfig, arg.LeaseID, arg.Claim)
 	if err != nil {
 		return 0, err
 	}

@@ -198,8 +198,6 @@ type LeaseCleanup struct {
 	LastErrorKind *string
 	HeldBackBy    *string
 	WarnedAt      *time.Time
-	SeenAt        *time.Time
-	SeenConfig    []byte
 	SettledAt     *time.Time
 	CreatedAt     time.Time
 }

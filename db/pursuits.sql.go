@@ -118,15 +118,21 @@ func (q *Queries) ListMachinesOfRun(ctx context.Context, db DBTX, arg ListMachin
 
 const noteSighting = `-- name: NoteSighting :execrows
 INSERT INTO lease_sightings (lease_id, company_id, seen_config)
-SELECT l.id, l.company_id, sha256(convert_to(e.config::text, 'UTF8'))
-FROM environment_leases l JOIN environments e ON e.id = l.environment_id
-WHERE l.id = $1
+SELECT l.id, l.company_id, sha256(convert_to(CAST($1::jsonb AS text), 'UTF8'))
+FROM environment_leases l
+WHERE l.id = $2
 ON CONFLICT (lease_id) DO UPDATE SET seen_at = excluded.seen_at, seen_config = excluded.seen_config
 `
 
-// Zero rows never come: the newest sighting counts.
-func (q *Queries) NoteSighting(ctx context.Context, db DBTX, leaseID uuid.UUID) (int64, error) {
-	result, err := db.Exec(ctx, noteSighting, leaseID)
+type NoteSightingParams struct {
+	EnvironmentConfig json.RawMessage
+	LeaseID           uuid.UUID
+}
+
+// Under the configuration that was asked with, which may not be the environment's any
+// more. Zero rows never come: the newest sighting counts.
+func (q *Queries) NoteSighting(ctx context.Context, db DBTX, arg NoteSightingParams) (int64, error) {
+	result, err := db.Exec(ctx, noteSighting, arg.EnvironmentConfig, arg.LeaseID)
 	if err != nil {
 		return 0, err
 	}

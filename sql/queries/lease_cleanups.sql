@@ -63,7 +63,7 @@ SELECT
     r.status AS run_status,
     r.finished_at AS run_finished_at,
     e.config AS environment_config,
-    c.seen_config,
+    coalesce(seen.seen_config = sha256(convert_to(e.config::text, 'UTF8')), false)::boolean AS known_here,
     coalesce(c.held_back_by, '')::text AS held_back_by,
     (EXISTS (SELECT FROM execution_workspaces w WHERE w.writer_run_id = l.heartbeat_run_id AND w.dirty)
      OR EXISTS (SELECT FROM environment_leases o
@@ -81,6 +81,7 @@ FROM environment_leases l
 JOIN heartbeat_runs r ON r.company_id = l.company_id AND r.id = l.heartbeat_run_id
 JOIN environments e ON e.id = l.environment_id
 LEFT JOIN lease_cleanups c ON c.lease_id = l.id
+LEFT JOIN lease_sightings seen ON seen.lease_id = l.id
 WHERE l.id = @lease_id;
 
 -- name: LockClaimedCleanup :one
@@ -89,11 +90,6 @@ WHERE l.id = @lease_id;
 SELECT * FROM lease_cleanups
 WHERE lease_id = @lease_id AND claimed_by = @claim::uuid AND claimed_until > clock_timestamp() AND settled_at IS NULL
 FOR UPDATE;
-
--- name: NoteMachineSeen :execrows
--- Under a claim that LockClaimedCleanup holds.
-UPDATE lease_cleanups SET seen_at = clock_timestamp(), seen_config = @seen_config::bytea
-WHERE lease_id = @lease_id AND claimed_by = @claim::uuid;
 
 -- name: FailLeaseCleanup :one
 -- Under a claim that LockClaimedCleanup holds: 30 s until the next try, twice that after

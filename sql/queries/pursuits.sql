@@ -32,9 +32,10 @@ WHERE l.company_id = @company_id AND l.heartbeat_run_id = @run_id::uuid
 ORDER BY l.id;
 
 -- name: NoteSighting :execrows
--- Zero rows never come: the newest sighting counts.
+-- Under the configuration that was asked with, which may not be the environment's any
+-- more. Zero rows never come: the newest sighting counts.
 INSERT INTO lease_sightings (lease_id, company_id, seen_config)
-SELECT l.id, l.company_id, sha256(convert_to(e.config::text, 'UTF8'))
-FROM environment_leases l JOIN environments e ON e.id = l.environment_id
+SELECT l.id, l.company_id, sha256(convert_to(CAST(sqlc.arg(environment_config)::jsonb AS text), 'UTF8'))
+FROM environment_leases l
 WHERE l.id = @lease_id
 ON CONFLICT (lease_id) DO UPDATE SET seen_at = excluded.seen_at, seen_config = excluded.seen_config;
