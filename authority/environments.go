@@ -3,6 +3,7 @@ package authority
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"berth/db"
+	"berth/provider"
 )
 
 // Environment is a place where runs execute. It belongs to the instance, and not to a company.
@@ -73,7 +75,7 @@ func (s *Service) CreateEnvironment(ctx context.Context, by Principal, in Enviro
 	refused.text("body.driver", in.Driver)
 	refused.oneOf("body.driver", in.Driver, environmentDrivers)
 	refused.oneOf("body.status", in.Status, environmentStatuses)
-	refused.object("body.config", in.Config)
+	refused.environmentConfig(in.Config)
 	if err := refused.err(); err != nil {
 		return Environment{}, err
 	}
@@ -138,7 +140,7 @@ func (s *Service) UpdateEnvironment(
 		refused.oneOf("body.status", *patch.Status, environmentStatuses)
 	}
 	if patch.Config != nil {
-		refused.object("body.config", patch.Config)
+		refused.environmentConfig(patch.Config)
 	}
 	if err := refused.err(); err != nil {
 		return Environment{}, err
@@ -148,4 +150,15 @@ func (s *Service) UpdateEnvironment(
 	})
 	row, err = found(row, err, ErrEnvironmentNotFound, "change the environment")
 	return environmentFor(by)(row), err
+}
+
+// environmentConfig wants an object, and no provider in it that cannot be asked.
+func (v *validation) environmentConfig(config json.RawMessage) {
+	var wrong *provider.ConfigError
+	switch {
+	case !isObject(config):
+		v.object("body.config", config)
+	case errors.As(provider.CheckConfig(config), &wrong):
+		v.add("body.config."+wrong.Key, wrong.Problem)
+	}
 }

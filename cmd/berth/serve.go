@@ -14,6 +14,7 @@ import (
 	"berth/api"
 	"berth/authority"
 	"berth/background"
+	"berth/provider"
 	"berth/snapshot"
 )
 
@@ -91,7 +92,8 @@ func (c serveCommand) prepare(ctx context.Context, base *database, log *slog.Log
 	if err != nil {
 		return nil, "", err
 	}
-	rules := authority.New(base.pool, store, log, authority.WithSilentAfter(c.SilentAfter))
+	rules := authority.New(base.pool, store, log,
+		authority.WithSilentAfter(c.SilentAfter), authority.WithProviders(provider.NewDirectory(os.Getenv)))
 	if err := rules.ClaimStore(ctx); err != nil {
 		return nil, "", err
 	}

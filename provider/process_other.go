@@ -1,0 +1,14 @@
+//go:build !linux
+
+package provider
+
+import "context"
+
+// OpenProcess answers an error: processes can be told apart on Linux only.
+func OpenProcess() (*Process, error) { return nil, errProcessUnsupported }
+
+func physical(string) bool { return false }
+
+func (p *Process) end(context.Context, string, bool) (Answer, error) {
+	return Answer{}, &Error{Kind: KindElsewhere, Cause: errProcessUnsupported}
+}
