@@ -11,6 +11,24 @@ import (
 	"berth/authority"
 )
 
+// LeaseCleanup is how far the clean-up of a leased machine got, after its run ended.
+type LeaseCleanup struct {
+	Attempts      int     `json:"attempts" minimum:"0" doc:"Failed tries since the last step that succeeded."`
+	NextAttemptAt *Time   `json:"nextAttemptAt" nullable:"true" doc:"Null once it is settled."`
+	LastAttemptAt *Time   `json:"lastAttemptAt" nullable:"true"`
+	LastErrorKind *string `json:"lastErrorKind" nullable:"true" maxLength:"100" doc:"Why the last try failed: unreachable, timeout, unauthorized, not_found, refused, malformed, elsewhere, misconfigured, wrong_machine, still_running or still_there. More may come."`
+	HeldBackBy    *string `json:"heldBackBy" nullable:"true" maxLength:"100" doc:"Why nothing is tried: unsaved_work, retained, machine_in_use or unknown_provider. More may come."`
+	WarnedAt      *Time   `json:"warnedAt" nullable:"true" doc:"When people were told that it goes on failing."`
+	SettledAt     *Time   `json:"settledAt" nullable:"true"`
+}
+
+func leaseCleanupOf(c authority.LeaseCleanup) LeaseCleanup {
+	return LeaseCleanup{
+		Attempts: c.Attempts, NextAttemptAt: timeOf(c.NextAttemptAt), LastAttemptAt: timeOf(c.LastAttemptAt),
+		LastErrorKind: c.LastErrorKind, HeldBackBy: c.HeldBackBy, WarnedAt: timeOf(c.WarnedAt), SettledAt: timeOf(c.SettledAt),
+	}
+}
+
 // What a look at the metrics may cost the database: metrics need no token.
 const (
 	debtTimeout = 2 * time.Second

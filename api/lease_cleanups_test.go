@@ -24,7 +24,7 @@ func TestMetricsTellWhatIsToBeCleanedUpAlsoWhenNoSweepLooks(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	run := s.Must(http.MethodPost, s.in("heartbeat-runs"), object{"agentId": s.agent, "status": "running"})["run"].(object)["id"].(string)
-	s.made(s.in("environment-leases"), object{
+	lease := s.made(s.in("environment-leases"), object{
 		"environmentId": s.environment, "heartbeatRunId": run, "provider": "cloud", "providerLeaseId": "m-1",
 	})
 	wants := func(when string, lines ...string) {
@@ -45,6 +45,10 @@ func TestMetricsTellWhatIsToBeCleanedUpAlsoWhenNoSweepLooks(t *testing.T) {
 	}
 	if _, err := s.Service.CleanUpLeases(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	cleanup := s.Must(http.MethodGet, "/api/environment-leases/"+lease, nil)["cleanup"].(object)
+	if cleanup["heldBackBy"] != "unknown_provider" || cleanup["nextAttemptAt"] == nil || cleanup["settledAt"] != nil {
+		t.Errorf("the lease tells of its clean-up %v", cleanup)
 	}
 	wants("without a provider of that name", pending+"0", unknown+"1", "berth_lease_cleanup_oldest_seconds 0")
 }

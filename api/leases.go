@@ -30,6 +30,7 @@ type EnvironmentLease struct {
 	ExpiresAt            *Time                 `json:"expiresAt" nullable:"true"`
 	CreatedAt            Time                  `json:"createdAt"`
 	UpdatedAt            Time                  `json:"updatedAt"`
+	Cleanup              OrNull[LeaseCleanup]  `json:"cleanup" doc:"How far the clean-up of the machine got. Null while nobody began it."`
 }
 
 func leaseOf(l authority.Lease) EnvironmentLease {
@@ -40,7 +41,7 @@ func leaseOf(l authority.Lease) EnvironmentLease {
 		CleanupStatus: orNull(l.CleanupStatus, func(c string) CleanupStatus { return CleanupStatus(c) }),
 		FailureReason: l.FailureReason, ReleasePending: l.ReleasePending, ReplacedByRunID: l.ReplacedByRunID,
 		AcquiredAt: Time(l.AcquiredAt), ReleasedAt: timeOf(l.ReleasedAt), ExpiresAt: timeOf(l.ExpiresAt),
-		CreatedAt: Time(l.CreatedAt), UpdatedAt: Time(l.UpdatedAt),
+		CreatedAt: Time(l.CreatedAt), UpdatedAt: Time(l.UpdatedAt), Cleanup: orNull(l.Cleanup, leaseCleanupOf),
 	}
 }
 

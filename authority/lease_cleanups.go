@@ -40,6 +40,43 @@ const (
 // try found is not written.
 var errStaleCleanup = errors.New("the clean-up is not this sweep's any more")
 
+// LeaseCleanup is how far the clean-up of a lease's machine got. NextAttemptAt is nil once it is settled.
+// LastErrorKind says why the last try failed: one of provider.Kind, or wrong_machine, still_running,
+// still_there. HeldBackBy says why nothing is tried: unsaved_work, retained, machine_in_use or
+// unknown_provider.
+type LeaseCleanup struct {
+	Attempts      int
+	NextAttemptAt *time.Time
+	LastAttemptAt *time.Time
+	LastErrorKind *string
+	HeldBackBy    *string
+	WarnedAt      *time.Time
+	SettledAt     *time.Time
+}
+
+// addCleanups tells of leases how far their clean-up got.
+func (s *Service) addCleanups(ctx context.Context, q db.DBTX, leases []Lease) error {
+	ids := make([]uuid.UUID, len(leases))
+	for i := range leases {
+		ids[i] = leases[i].ID
+	}
+	rows, err := s.queries.ListLeaseCleanups(ctx, q, ids)
+	if err != nil {
+		return fmt.Errorf("list clean-ups: %w", err)
+	}
+	for _, row := range rows {
+		cleanup := LeaseCleanup{
+			Attempts: int(row.Attempts), LastAttemptAt: row.LastAttemptAt, LastErrorKind: row.LastErrorKind,
+			HeldBackBy: row.HeldBackBy, WarnedAt: row.WarnedAt, SettledAt: row.SettledAt,
+		}
+		if row.SettledAt == nil {
+			cleanup.NextAttemptAt = &row.NextAttemptAt
+		}
+		leases[slices.Index(ids, row.LeaseID)].Cleanup = &cleanup
+	}
+	return nil
+}
+
 // CleanupSweep is what one sweep did.
 type CleanupSweep struct {
 	Begun    int // leases taken out of their ended runs' hands

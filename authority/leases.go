@@ -34,9 +34,19 @@ type Lease struct {
 	ExpiresAt            *time.Time
 	CreatedAt            time.Time
 	UpdatedAt            time.Time
+	Cleanup              *LeaseCleanup // nil while no sweep began it
 }
 
-func leaseOf(row db.EnvironmentLease) Lease { return Lease(row) }
+func leaseOf(row db.EnvironmentLease) Lease {
+	return Lease{
+		ID: row.ID, CompanyID: row.CompanyID, EnvironmentID: row.EnvironmentID, HeartbeatRunID: row.HeartbeatRunID,
+		IssueID: row.IssueID, ExecutionWorkspaceID: row.ExecutionWorkspaceID, Provider: row.Provider,
+		ProviderLeaseID: row.ProviderLeaseID, Status: row.Status, LeasePolicy: row.LeasePolicy,
+		CleanupStatus: row.CleanupStatus, FailureReason: row.FailureReason, ReleasePending: row.ReleasePending,
+		ReplacedByRunID: row.ReplacedByRunID, AcquiredAt: row.AcquiredAt, ReleasedAt: row.ReleasedAt,
+		ExpiresAt: row.ExpiresAt, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
+	}
+}
 
 // The statuses of a lease.
 const (
@@ -197,8 +207,12 @@ func (s *Service) GetLease(ctx context.Context, by Principal, id uuid.UUID) (Lea
 		return Lease{}, ErrLeaseNotFound
 	}
 	row, err := s.queries.GetLease(ctx, s.pool, id)
-	row, err = found(row, err, ErrLeaseNotFound, "read a lease")
-	return leaseOf(row), err
+	if row, err = found(row, err, ErrLeaseNotFound, "read a lease"); err != nil {
+		return Lease{}, err
+	}
+	lease := []Lease{leaseOf(row)}
+	err = s.addCleanups(ctx, s.pool, lease)
+	return lease[0], err
 }
 
 // LeaseFilter narrows a list of leases to those that have every value that is given.
@@ -228,7 +242,8 @@ func (s *Service) ListLeases(ctx context.Context, by Principal, company uuid.UUI
 	if err != nil {
 		return List[Lease]{}, fmt.Errorf("list leases: %w", err)
 	}
-	return pageOf(page, rows, leaseOf, func(r db.EnvironmentLease) place { return place{At: r.CreatedAt, ID: r.ID} }), nil
+	list := pageOf(page, rows, leaseOf, func(r db.EnvironmentLease) place { return place{At: r.CreatedAt, ID: r.ID} })
+	return list, s.addCleanups(ctx, s.pool, list.Items)
 }
 
 // LeasePatch changes a lease. What is nil, or not set, stays.
@@ -283,8 +298,10 @@ func (s *Service) UpdateLease(ctx context.Context, by Principal, id uuid.UUID, p
 		if err != nil {
 			return fmt.Errorf("write a lease: %w", err)
 		}
-		changed = leaseOf(row)
-		return nil
+		lease := []Lease{leaseOf(row)}
+		err = s.addCleanups(ctx, tx, lease)
+		changed = lease[0]
+		return err
 	})
 	return changed, err
 }

@@ -82,7 +82,12 @@ func (s *Service) RecordReceipt(ctx context.Context, by Principal, lease uuid.UU
 		if err != nil {
 			return err
 		}
-		receipt, settled, err = s.recordReceipt(ctx, tx, by.Actor(), row, in)
+		if receipt, settled, err = s.recordReceipt(ctx, tx, by.Actor(), row, in); err != nil {
+			return err
+		}
+		lease := []Lease{settled}
+		err = s.addCleanups(ctx, tx, lease)
+		settled = lease[0]
 		return err
 	})
 	return receipt, settled, err

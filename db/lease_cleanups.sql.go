@@ -276,6 +276,44 @@ func (q *Queries) HoldBackLeaseCleanup(ctx context.Context, db DBTX, arg HoldBac
 	return result.RowsAffected(), nil
 }
 
+const listLeaseCleanups = `-- name: ListLeaseCleanups :many
+SELECT lease_id, company_id, attempts, next_attempt_at, claimed_by, claimed_until, last_attempt_at, last_error_kind, held_back_by, warned_at, settled_at, created_at FROM lease_cleanups WHERE lease_id = ANY($1::uuid[])
+`
+
+// The clean-ups of these leases; those that nobody began have none.
+func (q *Queries) ListLeaseCleanups(ctx context.Context, db DBTX, leaseIds []uuid.UUID) ([]LeaseCleanup, error) {
+	rows, err := db.Query(ctx, listLeaseCleanups, leaseIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []LeaseCleanup{}
+	for rows.Next() {
+		var i LeaseCleanup
+		if err := rows.Scan(
+			&i.LeaseID,
+			&i.CompanyID,
+			&i.Attempts,
+			&i.NextAttemptAt,
+			&i.ClaimedBy,
+			&i.ClaimedUntil,
+			&i.LastAttemptAt,
+			&i.LastErrorKind,
+			&i.HeldBackBy,
+			&i.WarnedAt,
+			&i.SettledAt,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listLeasesToBegin = `-- name: ListLeasesToBegin :many
 
 SELECT lease_id FROM lease_cleanup_debt WHERE begun_at IS NULL ORDER BY since, lease_id LIMIT $1

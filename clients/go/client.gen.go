@@ -1095,7 +1095,10 @@ type EnvironmentDriver string
 
 // EnvironmentLease defines model for EnvironmentLease.
 type EnvironmentLease struct {
-	AcquiredAt    time.Time          `json:"acquiredAt"`
+	AcquiredAt time.Time `json:"acquiredAt"`
+
+	// Cleanup How far the clean-up of the machine got. Null while nobody began it.
+	Cleanup       *LeaseCleanup      `json:"cleanup"`
 	CleanupStatus *CleanupStatus     `json:"cleanupStatus"`
 	CompanyID     openapi_types.UUID `json:"companyId"`
 	CreatedAt     time.Time          `json:"createdAt"`
@@ -1476,6 +1479,26 @@ type IssueUpdate struct {
 
 	// Visibility For operators, as the next two.
 	Visibility *Visibility `json:"visibility,omitempty"`
+}
+
+// LeaseCleanup defines model for LeaseCleanup.
+type LeaseCleanup struct {
+	// Attempts Failed tries since the last step that succeeded.
+	Attempts int64 `json:"attempts"`
+
+	// HeldBackBy Why nothing is tried: unsaved_work, retained, machine_in_use or unknown_provider. More may come.
+	HeldBackBy    *string    `json:"heldBackBy"`
+	LastAttemptAt *time.Time `json:"lastAttemptAt"`
+
+	// LastErrorKind Why the last try failed: unreachable, timeout, unauthorized, not_found, refused, malformed, elsewhere, misconfigured, wrong_machine, still_running or still_there. More may come.
+	LastErrorKind *string `json:"lastErrorKind"`
+
+	// NextAttemptAt Null once it is settled.
+	NextAttemptAt *time.Time `json:"nextAttemptAt"`
+	SettledAt     *time.Time `json:"settledAt"`
+
+	// WarnedAt When people were told that it goes on failing.
+	WarnedAt *time.Time `json:"warnedAt"`
 }
 
 // LeaseCreate defines model for LeaseCreate.

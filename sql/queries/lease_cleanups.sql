@@ -138,3 +138,7 @@ SELECT
     coalesce(extract(epoch FROM clock_timestamp() - min(since) FILTER (WHERE held_back_by IS NULL)), 0)::float8
         AS oldest_seconds
 FROM lease_cleanup_debt;
+
+-- name: ListLeaseCleanups :many
+-- The clean-ups of these leases; those that nobody began have none.
+SELECT * FROM lease_cleanups WHERE lease_id = ANY(@lease_ids::uuid[]);
