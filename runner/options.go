@@ -35,6 +35,8 @@ type Options struct {
 	// when nil) come the variables that Environment describes.
 	Command Command
 
+	// Wait is how long to wait in line for a workspace whose writer is unfinished; zero refuses at once.
+	Wait time.Duration
 	// Patience is for how long each call that gets no answer is made again, as in
 	// a restart of the service; DefaultPatience when zero. Renewals never give up.
 	Patience time.Duration

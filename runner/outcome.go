@@ -76,7 +76,11 @@ func (e *RefusedError) NextStep() string {
 	detailsInto(p.Details, &d)
 	switch {
 	case p.Code == codeWriterPending && (d.State == "writer_running" || d.State == "writer_silent"):
-		return "try again when that run has ended; if it is gone for good, an operator can use berth takeover"
+		return "wait in line with --wait 10m; if that run is gone for good, an operator can use berth takeover"
+	case p.Code == codeWriterPending && d.State == "others_wait":
+		return "wait in line with --wait 10m"
+	case p.Code == codeWriterPending && d.State == "writer_ended_dirty":
+		return "berth recover --dir DIR saves the work where that run left it; without it an operator can use berth takeover"
 	case p.Code == codeWriterPending:
 		return "berth explain says what would free the workspace; an operator can use berth takeover"
 	case p.Code == "workspace_ownership_changed":

@@ -156,16 +156,14 @@ func (s *session) applySelection(ctx context.Context) error {
 	return asRefused(err)
 }
 
-// reserve makes the run the writer. Its key makes one tenure of many tries.
+// reserve makes the run the writer, and waits in line for that as long as it may. Its key makes one tenure of many tries.
 func (s *session) reserve(ctx context.Context) error {
 	key := uuid.NewString()
-	granted, err := brief(ctx, s.own, "reserve the workspace", func(ctx context.Context) (*client.Reservation, error) {
-		reply, err := s.own.api.ReserveWorkspaceWithResponse(ctx, s.IssueID,
-			&client.ReserveWorkspaceParams{IdempotencyKey: &key}, client.ReserveRequest{RunID: s.run.ID})
-		if err != nil {
-			return nil, err
-		}
-		return answer(reply.JSON200, reply.HTTPResponse, reply.Body)
+	var granted *client.Reservation
+	line := Line{Wait: s.Wait, Pending: pendingWriter, Note: s.note}
+	err := line.Ask(ctx, func(ctx context.Context, seconds int) (err error) {
+		granted, err = s.askForWorkspace(ctx, key, seconds)
+		return err
 	})
 	if err != nil {
 		return asRefused(err)
@@ -179,6 +177,30 @@ func (s *session) reserve(ctx context.Context) error {
 	s.note("run %s is the writer of workspace %s at epoch %d%s",
 		s.run.ID, s.workspace.ID, s.workspace.Authority.Epoch, handoverNote(granted.Handover))
 	return nil
+}
+
+// askForWorkspace is one reservation, which waits in line for so many seconds.
+func (s *session) askForWorkspace(ctx context.Context, key string, seconds int) (*client.Reservation, error) {
+	wait := int64(seconds)
+	return persistently(ctx, s.own, "reserve the workspace", func(ctx context.Context) (*client.Reservation, error) {
+		ctx, cancel := context.WithTimeout(ctx, s.pace.call+time.Duration(seconds)*time.Second)
+		defer cancel()
+		reply, err := s.own.api.ReserveWorkspaceWithResponse(ctx, s.IssueID,
+			&client.ReserveWorkspaceParams{IdempotencyKey: &key}, client.ReserveRequest{RunID: s.run.ID, WaitSeconds: &wait})
+		if err != nil {
+			return nil, err
+		}
+		return answer(reply.JSON200, reply.HTTPResponse, reply.Body)
+	})
+}
+
+// pendingWriter finds the refusal that waiting can turn.
+func pendingWriter(err error) (client.Problem, bool) {
+	var refusal *Refusal
+	if errors.As(err, &refusal) && refusal.Problem.Code == codeWriterPending {
+		return refusal.Problem, true
+	}
+	return client.Problem{}, false
 }
 
 // asRefused marks the refusals that mean that there is no workspace for the run.

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/google/uuid"
 
 	client "berth/clients/go"
+	"berth/runner"
 )
 
 // reservationFlags are the inputs of a reservation, and of the question what one
@@ -52,7 +54,8 @@ func (f reservationFlags) request(ctx context.Context, s *session) (issue uuid.U
 type reserveCommand struct {
 	outputFlag
 	reservationFlags
-	Key string `placeholder:"KEY" help:"Idempotency key: repeating the call with it never makes a second reservation."`
+	Wait time.Duration `placeholder:"DURATION" help:"How long to wait in line when another run has the workspace, as in 10m; not at all unless given."`
+	Key  string        `placeholder:"KEY" help:"Idempotency key: repeating the call with it never makes a second reservation."`
 }
 
 // Help is shown by berth reserve --help.
@@ -91,8 +94,7 @@ func (c reserveCommand) Run(ctx context.Context, stdout io.Writer) error {
 			return err
 		}
 	}
-	reservation, err := read[client.Reservation](s.ReserveWorkspace(ctx, issue,
-		&client.ReserveWorkspaceParams{IdempotencyKey: filter[string](c.Key)}, request))
+	reservation, err := c.inLine(ctx, s, issue, request)
 	if err != nil {
 		return s.refused(ctx, err, result.Run)
 	}
@@ -106,6 +108,29 @@ func (c reserveCommand) Run(ctx context.Context, stdout io.Writer) error {
 		return printJSON(stdout, document)
 	}
 	return printTenure(stdout, reservation.value.Workspace, result.Token)
+}
+
+// inLine reserves, and waits for it as long as it may.
+func (c reserveCommand) inLine(ctx context.Context, s *session, issue uuid.UUID, request client.ReserveRequest) (granted answer[client.Reservation], err error) {
+	line := runner.Line{
+		Wait: c.Wait,
+		Note: func(format string, args ...any) { fmt.Fprintf(os.Stderr, "berth: "+format+"\n", args...) },
+		Pending: func(err error) (client.Problem, bool) {
+			var refusal *apiError
+			if errors.As(err, &refusal) && refusal.Code == "remote_workspace_writer_pending" {
+				return refusal.Problem, true
+			}
+			return client.Problem{}, false
+		},
+	}
+	err = line.Ask(ctx, func(ctx context.Context, seconds int) (err error) {
+		wait := int64(seconds)
+		request.WaitSeconds = &wait
+		granted, err = read[client.Reservation](s.ReserveWorkspace(ctx, issue,
+			&client.ReserveWorkspaceParams{IdempotencyKey: filter[string](c.Key)}, request))
+		return err
+	})
+	return granted, err
 }
 
 // refused ends the run that was made for a reservation that was not granted. A

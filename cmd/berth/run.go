@@ -18,6 +18,7 @@ type runCommand struct {
 	Dir      string        `placeholder:"DIR" help:"Where the files go, and where the command runs; a directory here with the task's identifier unless given."`
 	Adopt    bool          `xor:"files" help:"Take the files that are there as the first content of a workspace that has none saved."`
 	Replace  bool          `xor:"files" help:"Move the directory that is there aside. Nothing is deleted."`
+	Wait     time.Duration `placeholder:"DURATION" help:"How long to wait in line when another run has the workspace, as in 10m; not at all unless given."`
 	Grace    time.Duration `default:"10s" placeholder:"DURATION" help:"What is left of the command's processes when it ends gets so long between SIGTERM and SIGKILL; ${default} unless given."`
 	Patience time.Duration `default:"2m" placeholder:"DURATION" help:"How long to go on trying when the service does not answer; ${default} unless given."`
 	Command  []string      `arg:"" name:"command" help:"The command with its arguments, after --."`
@@ -84,7 +85,7 @@ func (c runCommand) options(ctx context.Context) (runner.Options, error) {
 			Path: c.Command[0], Args: c.Command[1:],
 			Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Grace: c.Grace,
 		},
-		Patience: c.Patience, Notices: os.Stderr,
+		Wait: c.Wait, Patience: c.Patience, Notices: os.Stderr,
 	}, nil
 }
 
