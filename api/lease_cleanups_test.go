@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"berth/api"
+	"berth/authority"
 )
 
 // scrape reads the metrics of a server that nobody has read before.
@@ -43,6 +44,7 @@ func TestMetricsTellWhatIsToBeCleanedUpAlsoWhenNoSweepLooks(t *testing.T) {
 	if strings.Contains(s.scrape(), "berth_lease_cleanup_oldest_seconds 0\n") {
 		t.Error("what is due has no age")
 	}
+	authority.WithCleanupAfter(0)(s.Service)
 	if _, err := s.Service.CleanUpLeases(t.Context()); err != nil {
 		t.Fatal(err)
 	}

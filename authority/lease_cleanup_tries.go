@@ -154,7 +154,7 @@ func (t *cleanupTry) record(
 	case step.heldBackBy == heldByUnknownProvider || found.unknown:
 		return t.leaveUnknown(ctx, tx, lease)
 	case step.heldBackBy != "":
-		return cleanupOutcome{what: outcomeHeldBack}, t.holdBack(ctx, tx, step.heldBackBy, false)
+		return cleanupOutcome{what: outcomeHeldBack}, t.waitFor(ctx, tx, step.heldBackBy)
 	case found.state == provider.StateDestroyed:
 		return t.settleCleanup(ctx, tx, lease, stateDestroyed)
 	case found.state == provider.StateStopped && step.kind == receiptTermination:
@@ -164,7 +164,7 @@ func (t *cleanupTry) record(
 		if _, err := t.receive(ctx, tx, lease, ReceiptInput{State: stateStopped, Kind: step.kind}); err != nil {
 			return cleanupOutcome{}, err
 		}
-		return cleanupOutcome{what: outcomeStopped}, t.holdBack(ctx, tx, heldByUnsavedWork, false)
+		return cleanupOutcome{what: outcomeStopped}, t.waitFor(ctx, tx, heldByUnsavedWork)
 	}
 	return t.fail(ctx, tx, lease, found)
 }
@@ -207,13 +207,18 @@ func (t *cleanupTry) fail(ctx context.Context, tx pgx.Tx, lease db.EnvironmentLe
 	return o, t.recordWarning(ctx, tx, lease, o)
 }
 
-// leaveUnknown leaves a lease alone whose provider nobody here can ask: another installation may, and
-// this one when it is configured.
+// leaveUnknown leaves a lease alone whose provider nobody here can ask: another installation may, or
+// people. When nobody did until the second look, people are told, once.
 func (t *cleanupTry) leaveUnknown(ctx context.Context, tx pgx.Tx, lease db.EnvironmentLease) (cleanupOutcome, error) {
-	o := cleanupOutcome{
-		what: outcomeHeldBack, errorKind: heldByUnknownProvider, warned: t.facts.HeldBackBy != heldByUnknownProvider,
+	again := t.facts.HeldBackBy == heldByUnknownProvider
+	o := cleanupOutcome{what: outcomeHeldBack, errorKind: heldByUnknownProvider, warned: again && t.facts.WarnedAt == nil}
+	wait := cleanupLookLater
+	if again {
+		wait = cleanupLookSeldom
 	}
-	if err := t.holdBack(ctx, tx, heldByUnknownProvider, o.warned); err != nil {
+	if err := t.holdBack(ctx, tx, db.HoldBackLeaseCleanupParams{
+		WaitSeconds: wait.Seconds(), HeldBackBy: heldByUnknownProvider, Warned: o.warned,
+	}); err != nil {
 		return o, err
 	}
 	return o, t.recordWarning(ctx, tx, lease, o)
@@ -242,16 +247,14 @@ func (t *cleanupTry) recordWarning(ctx context.Context, tx pgx.Tx, lease db.Envi
 	return t.recordEvent(ctx, tx, event)
 }
 
-// holdBack ends a try after which somebody has to do something before the next.
-func (t *cleanupTry) holdBack(ctx context.Context, tx pgx.Tx, by string, warned bool) error {
-	wait := cleanupLookAgain
-	if by == heldByUnknownProvider {
-		wait = cleanupLookSeldom
-	}
-	_, err := t.queries.HoldBackLeaseCleanup(ctx, tx, db.HoldBackLeaseCleanupParams{
-		WaitSeconds: wait.Seconds(), HeldBackBy: by, Warned: warned, LeaseID: t.lease, Claim: t.claim,
-	})
-	if err != nil {
+// waitFor ends a try after which somebody has to do something before the next.
+func (t *cleanupTry) waitFor(ctx context.Context, tx pgx.Tx, what string) error {
+	return t.holdBack(ctx, tx, db.HoldBackLeaseCleanupParams{WaitSeconds: cleanupLookAgain.Seconds(), HeldBackBy: what})
+}
+
+func (t *cleanupTry) holdBack(ctx context.Context, tx pgx.Tx, how db.HoldBackLeaseCleanupParams) error {
+	how.LeaseID, how.Claim = t.lease, t.claim
+	if _, err := t.queries.HoldBackLeaseCleanup(ctx, tx, how); err != nil {
 		return fmt.Errorf("hold a clean-up back: %w", err)
 	}
 	return nil

@@ -27,9 +27,11 @@ const (
 	// cleanupWarnAfter is the failure in a row after which people are told, once.
 	cleanupWarnAfter = 5
 
-	// cleanupLookAgain is when a clean-up that waits for somebody's deed is looked at again, and
-	// cleanupLookSeldom when it waits for this installation to know its provider.
+	// cleanupLookAgain is when a clean-up that waits for somebody's deed is looked at again. One that waits
+	// for this installation to know its provider is so after cleanupLookLater, for whoever knows it may
+	// bring a receipt by then, and after people were told it is after cleanupLookSeldom.
 	cleanupLookAgain  = 30 * time.Second
+	cleanupLookLater  = 5 * time.Minute
 	cleanupLookSeldom = 30 * time.Minute
 
 	// cleanupBeginRows is how many leases one sweep takes out of their runs' hands.
@@ -126,7 +128,9 @@ func (s *Service) timeForAnotherTry(ctx context.Context) bool {
 // beginLeaseCleanups finds the leases that their runs left behind, whatever route ended the run, and
 // whether or not the server that ended it lived on.
 func (s *Service) beginLeaseCleanups(ctx context.Context) (int, error) {
-	leases, err := s.queries.ListLeasesToBegin(ctx, s.pool, cleanupBeginRows)
+	leases, err := s.queries.ListLeasesToBegin(ctx, s.pool, db.ListLeasesToBeginParams{
+		AfterSeconds: s.cleanupAfter.Seconds(), AtMost: cleanupBeginRows,
+	})
 	if err != nil {
 		return 0, fmt.Errorf("list leases to clean up: %w", err)
 	}

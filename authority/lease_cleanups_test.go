@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -28,7 +29,7 @@ func newParked(t *testing.T) *parked {
 
 // another is one more server on the same database, store and providers.
 func (p *parked) another() *Service {
-	return New(p.database.Pool, p.store, p.log, WithProviders(p.park))
+	return New(p.database.Pool, p.store, p.log, WithProviders(p.park), WithCleanupAfter(0))
 }
 
 // rented is a lease of the run on a machine that runs in the park.
@@ -295,4 +296,21 @@ func TestALeaseThatSomebodyGaveUpIsNotAbandoned(t *testing.T) {
 	if got := p.proof(files); got != "retained stopped" {
 		t.Errorf("the proof is %q", got)
 	}
+}
+
+func TestWhoeverHoldsAMachineGetsAMomentToEndItByItself(t *testing.T) {
+	t.Parallel()
+	p := newParked(t)
+	p.Service = New(p.database.Pool, p.store, p.log, WithProviders(p.park))
+	w := p.loose()
+	lease, _ := p.rented(w)
+	p.end(w, "succeeded")
+	p.wantSweep(CleanupSweep{})
+	p.wantLease("right after the run", lease, "active")
+	late := p.loose()
+	ago := time.Now().Add(-time.Minute)
+	old, _ := p.rented(late, "acquired_at", ago, "created_at", ago)
+	p.exec("UPDATE heartbeat_runs SET status = 'failed', finished_at = $2 WHERE id = $1", late.RunID, ago)
+	p.wantSweep(CleanupSweep{Begun: 1, Settled: 1})
+	p.wantLease("a minute after the run", old, "expired/success")
 }

@@ -25,6 +25,7 @@ type Service struct {
 
 	providers    provider.Directory
 	providerTime time.Duration
+	cleanupAfter time.Duration
 	silentAfter  time.Duration
 	listens      bool
 	waiting      *waitingRoom
@@ -38,6 +39,10 @@ const DefaultSilentAfter = 2 * time.Minute
 // that one provider that hangs does not hold up the others.
 const DefaultProviderTime = 20 * time.Second
 
+// DefaultCleanupAfter is what those who hold a machine get, once its run ended, to end it by themselves and to say so: a
+// wrapper that just finished its run is about to exit, and is not to be killed at it.
+const DefaultCleanupAfter = 10 * time.Second
+
 // Option sets what New leaves at its default.
 type Option func(*Service)
 
@@ -45,7 +50,7 @@ type Option func(*Service)
 func New(pool *pgxpool.Pool, store snapshot.Store, log *slog.Logger, options ...Option) *Service {
 	s := &Service{
 		pool: pool, queries: db.New(), store: store, keys: &keyring{}, log: log,
-		providers: noProviders{}, providerTime: DefaultProviderTime, silentAfter: DefaultSilentAfter, listens: true,
+		providers: noProviders{}, providerTime: DefaultProviderTime, cleanupAfter: DefaultCleanupAfter, silentAfter: DefaultSilentAfter, listens: true,
 	}
 	for _, set := range options {
 		set(s)
@@ -59,6 +64,10 @@ func WithProviders(d provider.Directory) Option { return func(s *Service) { s.pr
 
 // WithProviderTime bounds all that one try asks of a provider. Without it that is DefaultProviderTime.
 func WithProviderTime(d time.Duration) Option { return func(s *Service) { s.providerTime = d } }
+
+// WithCleanupAfter sets how long after the end of a run its machines are cleaned up. Without it that is
+// DefaultCleanupAfter.
+func WithCleanupAfter(d time.Duration) Option { return func(s *Service) { s.cleanupAfter = d } }
 
 // WithSilentAfter sets how long a writer may not be heard of before it counts as silent, which is a word in answers and
 // frees nothing. Without it that is DefaultSilentAfter.

@@ -47,7 +47,7 @@ func (c *cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestAnotherServerGoesOnWhenOneIsKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
-	lease := abandoned(t, d.Pool)
+	lease := abandoned(t, d.Pool, "cloud", "machine")
 	machines := &cloud{state: "running", hang: true, reached: make(chan struct{})}
 	service := httptest.NewServer(machines)
 	t.Cleanup(service.Close)
@@ -77,7 +77,7 @@ func TestAnotherServerGoesOnWhenOneIsKilledInTheMiddle(t *testing.T) {
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	rules := authority.New(d.Pool, store, quiet, authority.WithProviders(sandboxes(service.URL)),
-		authority.WithProviderTime(3*time.Second))
+		authority.WithProviderTime(3*time.Second), authority.WithCleanupAfter(0))
 	second, err := Start(t.Context(), d.Pool, rules, Options{Log: quiet, Every: time.Second, JobTime: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestAnotherServerGoesOnWhenOneIsKilledInTheMiddle(t *testing.T) {
 }
 
 // abandoned is a lease whose run ended, and whose machine nobody looked after.
-func abandoned(t *testing.T, pool *pgxpool.Pool) uuid.UUID {
+func abandoned(t *testing.T, pool *pgxpool.Pool, provider, machine string) uuid.UUID {
 	t.Helper()
 	company, agent, environment, run, lease := uuid.New(), uuid.New(), uuid.New(), uuid.New(), uuid.New()
 	insert := func(statement string, args ...any) {
@@ -113,6 +113,6 @@ func abandoned(t *testing.T, pool *pgxpool.Pool) uuid.UUID {
 	insert("INSERT INTO environments (id, name, driver) VALUES ($1, 'Sandbox', 'sandbox')", environment)
 	insert(`INSERT INTO heartbeat_runs (id, company_id, agent_id, status, finished_at) VALUES ($1, $2, $3, 'failed', now())`, run, company, agent)
 	insert(`INSERT INTO environment_leases (id, company_id, environment_id, heartbeat_run_id, provider, provider_lease_id)
-		VALUES ($1, $2, $3, $4, 'cloud', 'machine')`, lease, company, environment, run)
+		VALUES ($1, $2, $3, $4, $5, $6)`, lease, company, environment, run, provider, machine)
 	return lease
 }

@@ -25,16 +25,24 @@ const (
 	providerURL = "BERTH_BACKGROUND_TEST_PROVIDER"
 )
 
+// With machineOf set it is a machine of the run that it names: a process on this host with another below it.
+const machineOf = "BERTH_BACKGROUND_TEST_RUN"
+
 func TestMain(m *testing.M) {
-	url := os.Getenv(serverURL)
-	if url == "" {
+	var err error
+	if url := os.Getenv(serverURL); url != "" {
+		if err = work(url, os.Getenv(providerURL)); err == nil {
+			select {} // until it is killed
+		}
+	} else if run := os.Getenv(machineOf); run != "" {
+		err = beMachine(run)
+	} else {
 		os.Exit(m.Run())
 	}
-	if err := work(url, os.Getenv(providerURL)); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	select {} // until it is killed
 }
 
 // work starts the background work of a whole service.
@@ -53,7 +61,7 @@ func work(url, machines string) error {
 		return err
 	}
 	rules := authority.New(pool, store, slog.Default(), authority.WithProviders(sandboxes(machines)),
-		authority.WithProviderTime(3*time.Second))
+		authority.WithProviderTime(3*time.Second), authority.WithCleanupAfter(0))
 	_, err = Start(ctx, pool, rules, Options{Every: time.Second, JobTime: 5 * time.Second})
 	return err
 }

@@ -174,6 +174,7 @@ SELECT
     e.config AS environment_config,
     coalesce(seen.seen_config = sha256(convert_to(e.config::text, 'UTF8')), false)::boolean AS known_here,
     coalesce(c.held_back_by, '')::text AS held_back_by,
+    c.warned_at,
     (EXISTS (SELECT FROM execution_workspaces w WHERE w.writer_run_id = l.heartbeat_run_id AND w.dirty)
      OR EXISTS (SELECT FROM environment_leases o
                 JOIN execution_workspaces w ON w.writer_run_id = o.heartbeat_run_id AND w.dirty
@@ -208,6 +209,7 @@ type GetLeaseCleanupFactsRow struct {
 	EnvironmentConfig json.RawMessage
 	KnownHere         bool
 	HeldBackBy        string
+	WarnedAt          *time.Time
 	UnsavedWork       bool
 	InUse             bool
 	HeldWorkspace     bool
@@ -233,6 +235,7 @@ func (q *Queries) GetLeaseCleanupFacts(ctx context.Context, db DBTX, leaseID uui
 		&i.EnvironmentConfig,
 		&i.KnownHere,
 		&i.HeldBackBy,
+		&i.WarnedAt,
 		&i.UnsavedWork,
 		&i.InUse,
 		&i.HeldWorkspace,
@@ -316,14 +319,22 @@ func (q *Queries) ListLeaseCleanups(ctx context.Context, db DBTX, leaseIds []uui
 
 const listLeasesToBegin = `-- name: ListLeasesToBegin :many
 
-SELECT lease_id FROM lease_cleanup_debt WHERE begun_at IS NULL ORDER BY since, lease_id LIMIT $1
+SELECT lease_id FROM lease_cleanup_debt
+WHERE begun_at IS NULL AND since <= clock_timestamp() - make_interval(secs => $1::float8)
+ORDER BY since, lease_id
+LIMIT $2
 `
+
+type ListLeasesToBeginParams struct {
+	AfterSeconds float64
+	AtMost       int32
+}
 
 // Clean-up goes in three steps: a lease leaves its ended run's hands, a server claims the
 // try, the outcome is written under that claim. No lock is held while a provider is asked.
-// Leases of ended runs whose clean-up nobody began.
-func (q *Queries) ListLeasesToBegin(ctx context.Context, db DBTX, atMost int32) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, listLeasesToBegin, atMost)
+// Leases of runs that ended a while ago, whose clean-up nobody began.
+func (q *Queries) ListLeasesToBegin(ctx context.Context, db DBTX, arg ListLeasesToBeginParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, listLeasesToBegin, arg.AfterSeconds, arg.AtMost)
 	if err != nil {
 		return nil, err
 	}

@@ -74,9 +74,13 @@ func TestServeAndItsBackgroundWorkComeBackWithTheDatabase(t *testing.T) {
 	issue := c.made(in+"/issues", fields{"title": "Task"})["id"].(string)
 	environment := c.made("/api/environments", fields{"name": "sandboxes", "driver": "sandbox"})["id"]
 	run := c.made(in+"/heartbeat-runs", fields{"agentId": agent, "issueId": issue, "status": "running"})["run"].(fields)["id"].(string)
+	ended := c.made(in+"/heartbeat-runs", fields{"agentId": agent, "status": "running"})["run"].(fields)["id"].(string)
 	lease := c.made(in+"/environment-leases", fields{
-		"environmentId": environment, "heartbeatRunId": run, "provider": "cloud", "providerLeaseId": "m-1",
+		"environmentId": environment, "heartbeatRunId": ended, "provider": "cloud", "providerLeaseId": "m-1",
 	})["id"].(string)
+	if status, answer := c.call(http.MethodPatch, "/api/heartbeat-runs/"+ended, fields{"status": "failed"}); status != http.StatusOK {
+		t.Fatalf("finish the run: %d, %v", status, answer)
+	}
 
 	dir := server.Dir()
 	if err := server.Stop(); err != nil {
@@ -102,9 +106,6 @@ func TestServeAndItsBackgroundWorkComeBackWithTheDatabase(t *testing.T) {
 	})
 	if status, answer := c.call(http.MethodPost, "/api/issues/"+issue+"/workspace/reservation", fields{"runId": run}); status != http.StatusOK {
 		t.Fatalf("with the database again a reservation answers %d, %v", status, answer)
-	}
-	if status, answer := c.call(http.MethodPatch, "/api/heartbeat-runs/"+run, fields{"status": "failed"}); status != http.StatusOK {
-		t.Fatalf("finish the run: %d, %v", status, answer)
 	}
 	eventually(t, "the background work took the lease", func() bool {
 		_, answer := c.call(http.MethodGet, "/api/environment-leases/"+lease, nil)

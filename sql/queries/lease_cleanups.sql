@@ -2,8 +2,11 @@
 -- try, the outcome is written under that claim. No lock is held while a provider is asked.
 
 -- name: ListLeasesToBegin :many
--- Leases of ended runs whose clean-up nobody began.
-SELECT lease_id FROM lease_cleanup_debt WHERE begun_at IS NULL ORDER BY since, lease_id LIMIT @at_most;
+-- Leases of runs that ended a while ago, whose clean-up nobody began.
+SELECT lease_id FROM lease_cleanup_debt
+WHERE begun_at IS NULL AND since <= clock_timestamp() - make_interval(secs => @after_seconds::float8)
+ORDER BY since, lease_id
+LIMIT @at_most;
 
 -- name: BeginLeaseCleanup :execrows
 -- On a lease that LockLease holds. Zero rows: another server began it.
@@ -65,6 +68,7 @@ SELECT
     e.config AS environment_config,
     coalesce(seen.seen_config = sha256(convert_to(e.config::text, 'UTF8')), false)::boolean AS known_here,
     coalesce(c.held_back_by, '')::text AS held_back_by,
+    c.warned_at,
     (EXISTS (SELECT FROM execution_workspaces w WHERE w.writer_run_id = l.heartbeat_run_id AND w.dirty)
      OR EXISTS (SELECT FROM environment_leases o
                 JOIN execution_workspaces w ON w.writer_run_id = o.heartbeat_run_id AND w.dirty
