@@ -70,6 +70,7 @@ func statusOf(exit Exit, err error) client.RunStatus {
 // finishSaved ends a run whose work is saved. That the run cannot be ended is no
 // failure of the command's; it is said aloud, since the workspace stays reserved.
 func (s *session) finishSaved(ctx context.Context, status client.RunStatus) error {
+	s.reportMachineGone(ctx)
 	err := s.finish(ctx, status)
 	switch {
 	case err == nil:
@@ -129,6 +130,7 @@ func (s *session) lossIn(err error) error {
 // lostTenure is the end of a run that is not the writer any more: its files stay
 // where they are, and are nobody's.
 func (s *session) lostTenure(ctx context.Context, lost error) error {
+	s.reportMachineGone(ctx)
 	if refusedWith(lost, codeTenureEnded) {
 		// The run itself may still count as running. It holds nothing, so ending
 		// it gives nothing away, and that it fails does no harm.

@@ -90,6 +90,9 @@ func (s *session) prepareCommand(ctx context.Context) error {
 	if err := s.checkProgram(); err != nil {
 		return err
 	}
+	if err := s.registerMachine(ctx); err != nil {
+		return err
+	}
 	return s.announceWork(ctx)
 }
 
@@ -245,6 +248,7 @@ func (s *session) giveBack(ctx context.Context, cause error) error {
 	}
 	closing, stop := s.closing(ctx, "ending the run")
 	defer stop()
+	s.reportMachineGone(closing)
 	if err := s.finish(closing, client.RunStatusCancelled); err != nil {
 		return fmt.Errorf("%w\n  and run %s is not ended: %w", cause, s.run.ID, err)
 	}

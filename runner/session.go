@@ -10,6 +10,7 @@ import (
 const (
 	codeWriterPending      = "remote_workspace_writer_pending"
 	codeTenureEnded        = "tenure_ended"
+	codeNotAllowed         = "not_allowed"
 	codeWorkspaceDirty     = "workspace_dirty"
 	codeRunFinal           = "run_final"
 	codeSnapshotSuperseded = "snapshot_superseded"
@@ -26,7 +27,8 @@ type session struct {
 
 	run       client.HeartbeatRun
 	workspace client.ExecutionWorkspace
-	tenure    *tenure // nil until the workspace is reserved
+	tenure    *tenure  // nil until the workspace is reserved
+	machine   *machine // nil unless the run's processes are registered
 
 	stopTenure func()    // ends the renewals; nil as the tenure
 	tokens     tokenFile // from the run's creation on
