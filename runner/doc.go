@@ -10,8 +10,11 @@
 //	look ahead   refuses what needs no run to be refused; changes nothing
 //	create       the run; from here on all calls go by the run's own token
 //	apply        a choice of the workspace that waits for the next run
-//	reserve      the run is the writer, at an epoch; renewals begin
+//	reserve      the run is the writer, at an epoch; renewals begin. Where another
+//	             is, the run may wait in [Line]
 //	restore      the current snapshot's files, unless the directory has them
+//	register     the command's processes, as a machine of this host, so that their
+//	             end can be proven without this wrapper
 //	dirty        the service, and then the directory's [Marker], hear that the
 //	             files may differ from what is saved: before they can
 //	command      in a [Tree], with [Environment]
@@ -27,7 +30,8 @@
 //	the save fails              held, marked unsaved; save by hand with the run's token
 //	the tree's end is unproven  the same, once nothing of it is left
 //	the tenure is lost          the tree is ended at once; the files stay, saved nowhere
-//	the wrapper is killed       the tree is ended; held, marked unsaved
+//	the wrapper is killed       the tree is ended; held, marked unsaved; [Recover]
+//	                            proves the end and saves in the dead run's name
 //
 // Nobody gets a workspace because time passed. So a renewal that has no answer
 // is no reason to end the command, however long the service is away; only an

@@ -143,7 +143,8 @@ func (e *UnsavedError) NextStep() string {
 		return fmt.Sprintf("nobody else sees the work: copy what you need out of %s", e.Dir)
 	}
 	return "the run still holds the workspace, so nobody else gets in. Once the cause is mended:\n" +
-		byHand(e.TokenFile, "save", e.Dir) + "\n" + byHand(e.TokenFile, "release", e.Dir) + " --finish " + string(e.Status)
+		byHand(e.TokenFile, "save", e.Dir) + "\n" + byHand(e.TokenFile, "release", e.Dir) + " --finish " + string(e.Status) + "\n" +
+		"Once the run counts as ended an operator saves it: berth recover --dir " + shellQuote(e.Dir)
 }
 
 // byHand is a command line for a person who goes on where a run had to stop.

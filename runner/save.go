@@ -37,7 +37,7 @@ func (s *session) save(ctx context.Context) (*client.Snapshot, error) {
 	s.warnOfSkipped(summary)
 
 	saved, err := s.saveArchive(ctx, archive, summary)
-	if refusedWith(err, codeSnapshotSuperseded) {
+	if refusedWith(err, codeSnapshotSuperseded) && !s.orphaned {
 		// The command saved by itself, with the token that it has. What it left in
 		// the directory is newer.
 		if err := s.followNewerSave(ctx); err != nil {

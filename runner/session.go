@@ -13,6 +13,7 @@ const (
 	codeNotAllowed         = "not_allowed"
 	codeWorkspaceDirty     = "workspace_dirty"
 	codeRunFinal           = "run_final"
+	codeRecoveryNeedsStop  = "recovery_needs_stop"
 	codeSnapshotSuperseded = "snapshot_superseded"
 	codeContentMismatch    = "snapshot_content_mismatch"
 	codeMalformedBody      = "malformed_body" // an upload that was cut off
@@ -40,6 +41,8 @@ type session struct {
 	// dirty: the service was told that the files may differ from what is saved.
 	// From here on the only way out is a save.
 	dirty bool
+	// orphaned: the run is dead, and its work is saved in its name.
+	orphaned bool
 
 	result Result
 }
