@@ -1,10 +1,7 @@
 package api
 
 import (
-	"context"
 	"log/slog"
-	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -29,30 +26,17 @@ func leaseCleanupOf(c authority.LeaseCleanup) LeaseCleanup {
 	}
 }
 
-// What a look at the metrics may cost the database: metrics need no token.
-const (
-	debtTimeout = 2 * time.Second
-	debtFresh   = 5 * time.Second // one answer serves all who look within that time
-)
-
 // cleanupDebt tells those who watch how many machines of ended runs are not cleaned up yet. While the database does not
 // answer the series are missing, which an alert on absence notices.
 type cleanupDebt struct {
-	count func(context.Context) (authority.CleanupDebt, error)
-	log   *slog.Logger
-
+	lately[authority.CleanupDebt]
 	leases *prometheus.Desc
 	oldest *prometheus.Desc
-
-	mu      sync.Mutex
-	last    authority.CleanupDebt
-	lastErr error
-	asked   time.Time
 }
 
 func newCleanupDebt(service *authority.Service, log *slog.Logger) *cleanupDebt {
 	return &cleanupDebt{
-		count: service.CleanupDebt, log: log,
+		lately: lately[authority.CleanupDebt]{what: "the debt of clean-ups is", count: service.CleanupDebt, log: log},
 		leases: prometheus.NewDesc("berth_lease_cleanups",
 			"Leases of ended runs whose machine is not cleaned up: pending, failing, held_back (by unsaved work or another run's use), unknown_provider.",
 			[]string{"state"}, nil),
@@ -79,20 +63,4 @@ func (c *cleanupDebt) Collect(into chan<- prometheus.Metric) {
 		into <- prometheus.MustNewConstMetric(c.leases, prometheus.GaugeValue, float64(n), state)
 	}
 	into <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, debt.Oldest.Seconds())
-}
-
-func (c *cleanupDebt) look() (authority.CleanupDebt, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if time.Since(c.asked) < debtFresh {
-		return c.last, c.lastErr
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), debtTimeout)
-	defer cancel()
-	c.last, c.lastErr = c.count(ctx)
-	c.asked = time.Now()
-	if c.lastErr != nil {
-		c.log.Warn("metrics: the debt of clean-ups is not known", "error", c.lastErr)
-	}
-	return c.last, c.lastErr
 }

@@ -72,7 +72,7 @@ func build(service *authority.Service, options Options) (*server, *http.ServeMux
 		room: semaphore.NewWeighted(requestsAtOnce),
 	}
 	if service != nil {
-		s.metrics.registry.MustRegister(newCleanupDebt(service, options.Log))
+		s.metrics.registry.MustRegister(newCleanupDebt(service, options.Log), newWriterAlarms(service, options.Log))
 	}
 	s.api = humago.New(mux, configuration())
 	s.api.UseMiddleware(s.authenticate, s.readInput)

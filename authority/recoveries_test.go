@@ -124,9 +124,12 @@ func TestTheWorkOfARunningWriterIsItsOwn(t *testing.T) {
 	workspace := s.free()
 	w, fence := s.writer(workspace)
 	s.dirty(w, fence)
-	s.stop(w)
 	parent := s.snapshotOf(workspace)
-	for _, risk := range []bool{false, true} {
+	for _, c := range []struct{ proven, risk bool }{{false, false}, {false, true}, {true, false}, {true, true}} {
+		risk := c.risk
+		if c.proven {
+			s.stop(w)
+		}
 		_, _, err := s.CreateRecoveryToken(t.Context(), s.operator, workspace, RecoveryInput{Epoch: fence.Epoch, AcceptRisk: risk}, Once{})
 		needs, _ := s.wantCode("a token", err, ErrRecoveryNeedsStop).(RecoveryProof)
 		if refused, _ := AsRefusal(err); needs.RunStatus != "running" || !strings.Contains(refused.Detail, "finish it") {

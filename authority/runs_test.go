@@ -1,6 +1,7 @@
 package authority
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -234,6 +235,60 @@ func TestRunsAreListedByWhatTheyAre(t *testing.T) {
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+}
+
+// A change of a task's binding waits until no run of it is running. A run that starts at that moment waits for the
+// change in turn, or the change would miss it.
+func TestARunDoesNotStartWhileItsTaskIsRebound(t *testing.T) {
+	t.Parallel()
+	s := newCrowd(t, 8)
+	w := s.worker(s.task())
+	w.RunID = s.insert("heartbeat_runs", "company_id", s.company, "agent_id", s.agent, "issue_id", w.task, "status", "queued")
+	rebinding, err := s.database.Pool.Begin(t.Context())
+	s.wantNoError("begin", err)
+	defer rebinding.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // after the commit it does nothing
+	_, err = rebinding.Exec(t.Context(), "SELECT FROM issues WHERE id = $1 FOR NO KEY UPDATE", w.task)
+	s.wantNoError("lock the task", err)
+	started := make(chan error, 1)
+	go func() {
+		_, err := s.FinishRun(t.Context(), s.operator, w.RunID, FinishInput{Status: "running"})
+		started <- err
+	}()
+	for waiting := 0; waiting == 0; {
+		select {
+		case err := <-started:
+			t.Fatalf("it started: %v", err)
+		default:
+			waiting = s.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+		}
+	}
+	s.wantNoError("commit", rebinding.Commit(t.Context()))
+	s.wantNoError("start", <-started)
+}
+
+func TestARebindingAndTheStartOfARunAtOnceLeaveOneTruth(t *testing.T) {
+	t.Parallel()
+	s := newCrowd(t, 8)
+	for range 30 {
+		w := s.worker(s.task())
+		w.RunID = s.insert("heartbeat_runs", "company_id", s.company, "agent_id", s.agent, "issue_id", w.task, "status", "queued")
+		to := s.free()
+		calls := race(t, 2, func(i int) (any, error) {
+			if i == 0 {
+				return s.FinishRun(t.Context(), s.operator, w.RunID, FinishInput{Status: "running"})
+			}
+			return s.UpdateIssue(t.Context(), s.operator, w.task, IssuePatch{ExecutionWorkspaceID: To(to)})
+		})
+		s.wantNoError("start", calls[0].err)
+		if calls[1].err != nil {
+			s.wantCode("rebind", calls[1].err, ErrTaskRunActive)
+			continue
+		}
+		// The binding changed before the run started.
+		if late := s.text("SELECT (r.started_at < i.updated_at)::text FROM heartbeat_runs r JOIN issues i ON i.id = r.issue_id WHERE r.id = $1", w.RunID); late != "false" {
+			t.Errorf("the task was rebound under its running run: %s", late)
 		}
 	}
 }

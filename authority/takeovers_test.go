@@ -2,6 +2,7 @@ package authority
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -132,4 +133,49 @@ func TestTheLastEpochIsReleasedAndNotTakenOver(t *testing.T) {
 	s.wantNoError("release", err)
 	_, err = s.reserve(s.worker(s.boundTask(workspace)))
 	s.wantCode("reserve", err, ErrEpochExhausted)
+}
+
+// Whatever the old holder was in the middle of, its next call tells it that it is out, by whom, when and why. Its
+// run may still end: that claims nothing of the workspace.
+func TestAfterATakeoverEachCallOfTheOldHolderIsToldHowItEnded(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	workspace := s.free()
+	w, fence := s.writer(workspace)
+	s.dirty(w, fence)
+	begun := s.begin(w, fence, "content", s.snapshotOf(workspace))
+	uploaded := s.begin(w, fence, "content", s.snapshotOf(workspace))
+	s.upload(w, fence, uploaded, "content")
+	_, err := s.Takeover(t.Context(), s.operator, workspace, acceptingRisk)
+	s.wantNoError("take over", err)
+	s.writer(workspace) // and somebody else is the writer by now
+	late := append([]fencedWrite{
+		{"upload", func(s *scene, by Principal, f Fence) error {
+			_, err := s.UploadSnapshot(s.t.Context(), by, f.WorkspaceID, begun, strings.NewReader("content"))
+			return err
+		}},
+		{"commit what is uploaded", func(s *scene, by Principal, f Fence) error {
+			_, err := s.CommitSnapshot(s.t.Context(), by, f, uploaded)
+			return err
+		}},
+		{"commit what is not", func(s *scene, by Principal, f Fence) error {
+			_, err := s.CommitSnapshot(s.t.Context(), by, f, begun)
+			return err
+		}},
+	}, fencedWrites...)
+	snapshots := s.count("SELECT count(*) FROM snapshots WHERE workspace_id = $1", workspace)
+	before := s.everything()
+	for _, call := range late {
+		told, _ := s.wantCode(call.name, call.do(s, w.Principal, fence), ErrTenureEnded).(TenureEnding)
+		if told.How != "takeover" || told.By != s.operator.Actor() || told.EndedAt.IsZero() || told.Reason == nil || *told.Reason != acceptingRisk.Reason {
+			t.Errorf("%s: the old holder is told %+v", call.name, told)
+		}
+	}
+	if s.everything() != before || s.count("SELECT count(*) FROM snapshots WHERE workspace_id = $1", workspace) != snapshots {
+		t.Error("a late call changed something")
+	}
+	run, err := s.finish(w.Principal, w, FinishInput{Status: "interrupted"})
+	if err != nil || run.Status != "interrupted" || s.everything() != before {
+		t.Errorf("the old holder's run ends as %s, %v", run.Status, err)
+	}
 }

@@ -13,6 +13,46 @@ import (
 	"github.com/google/uuid"
 )
 
+const countUnfinishedWriters = `-- name: CountUnfinishedWriters :one
+SELECT
+    (SELECT count(*)
+     FROM tenures t
+     JOIN heartbeat_runs r ON r.company_id = t.company_id AND r.id = t.run_id AND r.finished_at IS NULL
+     WHERE t.ended_at IS NULL
+       AND greatest(r.last_renewed_at, t.started_at) < clock_timestamp() - make_interval(secs => $1))::bigint
+        AS silent,
+    (SELECT count(*) FROM stop_requests s WHERE s.settled_at IS NULL AND s.state <> 'alert' AND s.deadline > clock_timestamp())::bigint
+        AS stop_requested,
+    (SELECT count(*) FROM stop_requests s WHERE s.settled_at IS NULL AND s.state <> 'alert' AND s.deadline <= clock_timestamp())::bigint
+        AS stop_overdue,
+    (SELECT count(*) FROM stop_requests s WHERE s.settled_at IS NULL AND s.state = 'alert')::bigint AS stop_alert,
+    (SELECT coalesce(extract(epoch FROM clock_timestamp() - min(s.deadline)), 0)
+     FROM stop_requests s WHERE s.settled_at IS NULL AND s.deadline <= clock_timestamp())::float8 AS oldest_overdue_seconds
+`
+
+type CountUnfinishedWritersRow struct {
+	Silent               int64
+	StopRequested        int64
+	StopOverdue          int64
+	StopAlert            int64
+	OldestOverdueSeconds float64
+}
+
+// For those who watch the service: from the tenures themselves, so that the numbers grow
+// also when no sweep looks.
+func (q *Queries) CountUnfinishedWriters(ctx context.Context, db DBTX, silentAfterSeconds float64) (CountUnfinishedWritersRow, error) {
+	row := db.QueryRow(ctx, countUnfinishedWriters, silentAfterSeconds)
+	var i CountUnfinishedWritersRow
+	err := row.Scan(
+		&i.Silent,
+		&i.StopRequested,
+		&i.StopOverdue,
+		&i.StopAlert,
+		&i.OldestOverdueSeconds,
+	)
+	return i, err
+}
+
 const getWriterSigns = `-- name: GetWriterSigns :one
 
 SELECT (w.epoch = t.epoch AND w.writer_run_id IS NOT DISTINCT FROM t.run_id)::boolean AS still_writer,

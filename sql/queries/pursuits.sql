@@ -39,3 +39,21 @@ SELECT l.id, l.company_id, sha256(convert_to(CAST(sqlc.arg(environment_config)::
 FROM environment_leases l
 WHERE l.id = @lease_id
 ON CONFLICT (lease_id) DO UPDATE SET seen_at = excluded.seen_at, seen_config = excluded.seen_config;
+
+-- name: CountUnfinishedWriters :one
+-- For those who watch the service: from the tenures themselves, so that the numbers grow
+-- also when no sweep looks.
+SELECT
+    (SELECT count(*)
+     FROM tenures t
+     JOIN heartbeat_runs r ON r.company_id = t.company_id AND r.id = t.run_id AND r.finished_at IS NULL
+     WHERE t.ended_at IS NULL
+       AND greatest(r.last_renewed_at, t.started_at) < clock_timestamp() - make_interval(secs => @silent_after_seconds))::bigint
+        AS silent,
+    (SELECT count(*) FROM stop_requests s WHERE s.settled_at IS NULL AND s.state <> 'alert' AND s.deadline > clock_timestamp())::bigint
+        AS stop_requested,
+    (SELECT count(*) FROM stop_requests s WHERE s.settled_at IS NULL AND s.state <> 'alert' AND s.deadline <= clock_timestamp())::bigint
+        AS stop_overdue,
+    (SELECT count(*) FROM stop_requests s WHERE s.settled_at IS NULL AND s.state = 'alert')::bigint AS stop_alert,
+    (SELECT coalesce(extract(epoch FROM clock_timestamp() - min(s.deadline)), 0)
+     FROM stop_requests s WHERE s.settled_at IS NULL AND s.deadline <= clock_timestamp())::float8 AS oldest_overdue_seconds;
