@@ -117,6 +117,13 @@ func (s *Service) ListStopRequests(ctx context.Context, by Principal, workspace 
 // help. That is about four minutes after the deadline: longer than a machine takes to shut down.
 const stopAttemptsBeforeAlert = 4
 
+// asksToStop reports whether an attempt asks the machines to stop, or only what became of them. A machine that took
+// the first wish gets time before it is asked again: a wrapper that ended its command is saving what the command
+// left, and another signal would cut it off.
+func asksToStop(r db.StopRequest) bool {
+	return r.LastErrorKind == nil || *r.LastErrorKind != failedByLife || r.Attempts >= stopAttemptsBeforeAlert
+}
+
 // EnforceStopRequests acts on requests whose deadline passed: it asks the providers of the writer's
 // machines to stop them. When every machine is proven stopped the run is finished as interrupted, in the
 // name of the request; what it left unsaved stays for a recovery. Without proof nothing is freed: the attempts
@@ -146,7 +153,7 @@ func (s *Service) enforceOneStop(ctx context.Context) (bool, error) {
 	}
 	p := pursuit{
 		company: r.CompanyID, workspace: r.WorkspaceID, epoch: r.Epoch, run: r.RunID,
-		actor: "stop-request:" + r.ID.String(), stops: true,
+		actor: "stop-request:" + r.ID.String(), stops: asksToStop(r),
 		settle: func(tx pgx.Tx, how ending) (int64, error) {
 			state := map[ending]string{endingProven: "enforced", endingOver: "over"}[how]
 			return s.queries.SettleStopRequest(ctx, tx, db.SettleStopRequestParams{ID: r.ID, Claim: claim, State: state})

@@ -225,6 +225,34 @@ func TestWithoutProofThatAWriterStoppedNothingIsFreedAndPeopleAreTold(t *testing
 	}
 }
 
+// A wrapper that was asked to stop saves what its command left. The next wish would cut that off.
+func TestAMachineThatTookTheWishToStopGetsTimeBeforeTheNext(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	c := s.withCloud()
+	workspace := s.free()
+	w, fence := s.writer(workspace)
+	_, id := s.machine(c, w)
+	c.deaf = true
+	s.stopAt(workspace, -time.Second)
+	for attempt, asked := range []int{1, 1, 1, 2, 3} {
+		s.enforce()
+		if got := c.asked(id); got != asked {
+			t.Errorf("after attempt %d it was asked %d times, want %d", attempt+1, got, asked)
+		}
+		s.due()
+	}
+	s.save(w, fence, "what was left", s.snapshotOf(workspace))
+	c.failing[id] = provider.KindTimeout
+	s.enforce()
+	delete(c.failing, id)
+	s.due()
+	s.enforce()
+	if got := c.asked(id); got != 4 {
+		t.Errorf("it was asked %d times: after a wish that did not arrive it is asked again", got)
+	}
+}
+
 func TestAMachineOfAnotherRunIsNeverAskedToStop(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
