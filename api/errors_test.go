@@ -92,7 +92,7 @@ func TestRefusalsSayWhenToComeAgain(t *testing.T) {
 	if got := pending.headers.Get("Retry-After"); got != "3" {
 		t.Errorf("Retry-After of a held workspace is %q, want 3", got)
 	}
-	if want := `{"state":"writer_running","holder":null,"missingProof":[],"position":null,"retryAfterMs":2500}`; string(pending.Details) != want {
+	if want := `{"state":"writer_running","holder":null,"stopRequested":null,"missingProof":[],"position":null,"retryAfterMs":2500}`; string(pending.Details) != want {
 		t.Errorf("details are %s, want %s", pending.Details, want)
 	}
 	if got := s.problem(t.Context(), authority.ErrUnavailable).headers.Get("Retry-After"); got == "" {
@@ -116,10 +116,12 @@ func TestDetailsAreCamelCaseAndUTC(t *testing.T) {
 			authority.WriterPending{
 				State: "writer_ended_unproven", RetryAfter: time.Second,
 				Holder:       &authority.Holder{RunID: id, Epoch: 4, Since: at, RunStatus: "failed"},
+				Stop:         &authority.StopPending{Reason: reason, Deadline: at, State: "alert"},
 				MissingProof: []authority.MissingProof{{LeaseID: id, Provider: "p", Reason: "receipt_missing"}},
 			},
 			`{"state":"writer_ended_unproven","holder":{"runId":"` + id.String() + `","issueId":null,"epoch":4,` +
 				`"since":"2026-01-02T02:04:05.000006Z","runStatus":"failed","lastRenewedAt":null},` +
+				`"stopRequested":{"reason":"broken","deadline":"2026-01-02T02:04:05.000006Z","state":"alert"},` +
 				`"missingProof":[{"leaseId":"` + id.String() + `","provider":"p","reason":"receipt_missing"}],"position":null,"retryAfterMs":1000}`,
 		},
 		"ending": {
@@ -127,6 +129,7 @@ func TestDetailsAreCamelCaseAndUTC(t *testing.T) {
 			`{"endedAt":"2026-01-02T02:04:05.000006Z","how":"takeover","by":"token:1","reason":"broken"}`,
 		},
 		"takeover": {authority.TakeoverProof{}, `{"missingProof":[]}`},
+		"recovery": {authority.RecoveryProof{RunID: id, RunStatus: "running"}, `{"runId":"` + id.String() + `","runStatus":"running","missingProof":[]}`},
 		"receipt":  {authority.ReceiptRejection{Reason: "provider_local"}, `{"reason":"provider_local"}`},
 		"none":     {nil, `{}`},
 	} {
