@@ -38,6 +38,10 @@ build:
 test *args:
     go test ./... "$@"
 
+# Run the tests of the rules and of the API through PgBouncer in transaction mode
+test-pooler *args:
+    BERTH_TEST_DATABASE_POOLER=pgbouncer go test ./authority/... ./api/... "$@"
+
 # Run the benchmarks (docs/benchmarks.md), some five minutes; arguments go to `go test`
 bench *args:
     go test -run '^$' -bench . $(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u) "$@"

@@ -12,6 +12,8 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/uuid"
+
+	"berth/db/dbtest"
 )
 
 func TestARunTokenIsItsRunForADay(t *testing.T) {
@@ -158,6 +160,7 @@ func TestARunTokenWhoseClaimsWereChangedIsNobodys(t *testing.T) {
 
 func TestServersThatSignAtOnceMakeOneKeyAndVerifyEachOther(t *testing.T) {
 	t.Parallel()
+	dbtest.DirectOnly(t, "all eight hold a session of the server's at one moment")
 	d := newDirectory(t)
 	servers := make([]*Service, 8)
 	tokens := make([]string, len(servers))

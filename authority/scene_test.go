@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"berth/db"
 	"berth/db/dbtest"
 	"berth/snapshot"
 )
@@ -54,12 +53,7 @@ func newScene(t *testing.T) *scene {
 func newCrowd(t *testing.T, connections int32) *scene {
 	t.Helper()
 	s := newScene(t)
-	pool, err := db.Open(t.Context(), s.database.ServiceURL, db.Options{MaxConns: connections})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	s.Service = s.serviceOn(t, pool)
+	s.Service = s.serviceOn(t, s.database.Open(t, connections))
 	return s
 }
 
@@ -69,7 +63,15 @@ func (s *scene) serviceOn(t *testing.T, pool *pgxpool.Pool) *Service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(pool, store, slog.New(slog.DiscardHandler))
+	return New(pool, store, slog.New(slog.DiscardHandler), throughPooler()...)
+}
+
+// throughPooler are the options of a service whose pool goes where those of the tests go.
+func throughPooler() []Option {
+	if dbtest.Pooled() {
+		return []Option{WithPolling()}
+	}
+	return nil
 }
 
 // elsewhere is another company in the same database.

@@ -51,6 +51,9 @@ var migrationSettings = map[string]string{
 // goes on from there. The rights are left alone where the roles do not exist,
 // as on somebody else's server with one role for everything.
 func Migrate(ctx context.Context, ownerURL string) error {
+	if err := proveDirect(ctx, ownerURL); err != nil {
+		return fmt.Errorf("migrate: connect: %w", err)
+	}
 	if err := migrateUp(ctx, ownerURL, schema.Migrations); err != nil {
 		return err
 	}
@@ -102,6 +105,25 @@ func withMigrations(ctx context.Context, ownerURL string, files fs.FS, step func
 		return explainMigration(fmt.Errorf("migrate: %w", err))
 	}
 	return nil
+}
+
+// proveDirect refuses a way to the server through a transaction pooler. What
+// keeps two programs from migrating at once is a lock of the session.
+func proveDirect(ctx context.Context, ownerURL string) error {
+	config, err := pgx.ParseConfig(ownerURL)
+	if err != nil {
+		return fmt.Errorf("database URL: %w", err)
+	}
+	setUnlessSet(config.RuntimeParams, migrationSettings)
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err == nil {
+		defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
+		var backend int32
+		if backend, err = backendOf(ctx, conn); err == nil && throughPooler(conn, backend) {
+			err = refuseSharedSessions(ctx, config)
+		}
+	}
+	return explainPooler(err, "give the migrations a URL that leads straight to the server")
 }
 
 // explainMigration says what failed without the whole text of the migration,

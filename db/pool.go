@@ -36,6 +36,9 @@ var sessionSettings = map[string]string{
 type Options struct {
 	// MaxConns is the size of the pool, DefaultMaxConns when 0.
 	MaxConns int32
+
+	// Pooler is what stands before the server; nothing when it is empty.
+	Pooler Pooler
 }
 
 // Open makes a pool of connections to the database at url, and makes sure of
@@ -44,27 +47,51 @@ type Options struct {
 //
 // Times are read in UTC. Settings in url win over those of this package, but
 // for the isolation level, which Berth's rules rest on: a connection that does
-// not begin its transactions at READ COMMITTED is refused.
+// not begin its transactions at READ COMMITTED is refused. So is a way through a
+// transaction pooler that Options do not tell of. Through one that they do tell
+// of, the limits of sessionSettings hold inside transactions, whatever url says.
 func Open(ctx context.Context, url string, options Options) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("database URL: %w", err) // pgx leaves the password out
 	}
-	setUnlessSet(config.ConnConfig.RuntimeParams, sessionSettings)
+	if err := options.Pooler.forPooler(config.ConnConfig); err != nil {
+		return nil, err
+	}
 	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, connectTimeout)
 	config.MaxConns = cmp.Or(options.MaxConns, DefaultMaxConns)
 	config.MaxConnIdleTime = 5 * time.Minute
 	config.PingTimeout = connectTimeout
-	config.AfterConnect = prepareConn
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return prepareConn(ctx, conn, options.Pooler) }
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("database: %w", err)
 	}
-	if err := pool.Ping(ctx); err != nil {
+	if err := proveWay(ctx, pool, options.Pooler); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
 	return pool, nil
+}
+
+// proveWay makes sure of one connection, and that there is no pooler that
+// nobody told of.
+func proveWay(ctx context.Context, pool *pgxpool.Pool, told Pooler) error {
+	conn, err := pool.Acquire(ctx)
+	if err == nil {
+		defer conn.Release()
+		err = conn.Ping(ctx)
+	}
+	if err == nil && told != TransactionPooler {
+		var backend int32
+		if backend, err = backendOf(ctx, conn.Conn()); err == nil && throughPooler(conn.Conn(), backend) {
+			err = refuseSharedSessions(ctx, conn.Conn().Config())
+		}
+	}
+	if told == TransactionPooler {
+		return explainPooler(err, "take that setting out of the database URL; ALTER ROLE berth SET gives it to the sessions of the server")
+	}
+	return explainPooler(err, "say --database-pooler=transaction, which is right for PgBouncer in any mode that allows transactions")
 }
 
 // setUnlessSet adds settings to those that a URL brought.
@@ -77,14 +104,18 @@ func setUnlessSet(params, settings map[string]string) {
 }
 
 // prepareConn makes a new connection one that the code above can rely on.
-func prepareConn(ctx context.Context, conn *pgx.Conn) error {
+func prepareConn(ctx context.Context, conn *pgx.Conn, pooler Pooler) error {
 	conn.TypeMap().RegisterType(&pgtype.Type{
 		Name:  "timestamptz",
 		OID:   pgtype.TimestamptzOID,
 		Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
 	})
+	if pooler == TransactionPooler {
+		conn.PgConn().CustomData()[beginKey] = poolerBegin
+	}
 	var isolation string
-	if err := conn.QueryRow(ctx, "SHOW default_transaction_isolation").Scan(&isolation); err != nil {
+	err := conn.QueryRow(ctx, "SHOW default_transaction_isolation", pgx.QueryExecModeSimpleProtocol).Scan(&isolation)
+	if err != nil {
 		return fmt.Errorf("read the isolation level: %w", err)
 	}
 	if isolation != "read committed" {

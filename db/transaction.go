@@ -22,7 +22,9 @@ func BeginReading(ctx context.Context, pool *pgxpool.Pool, reads *Pipeline) (*Tr
 		return nil, err
 	}
 	var whole pgx.Batch
-	whole.Queue("begin isolation level read committed")
+	for _, statement := range beginOf(conn.Conn()) {
+		whole.Queue(statement)
+	}
 	whole.QueuedQueries = append(whole.QueuedQueries, reads.batch.QueuedQueries...)
 	tx := &Transaction{conn: conn}
 	if err := conn.SendBatch(ctx, &whole).Close(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -64,7 +65,7 @@ func inTxOnce(ctx context.Context, pool *pgxpool.Pool, do func(tx pgx.Tx) error)
 		return err
 	}
 	defer conn.Release() // the pool closes a connection that is still in a transaction
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: strings.Join(beginOf(conn.Conn()), "; ")})
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}

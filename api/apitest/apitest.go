@@ -40,8 +40,12 @@ func New(t testing.TB) *Server {
 		t.Fatalf("apitest: %v", err)
 	}
 	log := slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	var options []authority.Option
+	if dbtest.Pooled() {
+		options = append(options, authority.WithPolling())
+	}
 	s := &Server{
-		Database: database, Service: authority.New(database.Pool, store, log), OperatorToken: authority.GenerateSecret(),
+		Database: database, Service: authority.New(database.Pool, store, log, options...), OperatorToken: authority.GenerateSecret(),
 		t: t, contract: loadContract(t),
 	}
 	ctx := context.Background()

@@ -14,6 +14,7 @@ import (
 	"berth/api"
 	"berth/authority"
 	"berth/background"
+	"berth/db"
 	"berth/provider"
 	"berth/snapshot"
 )
@@ -25,10 +26,11 @@ type serveCommand struct {
 	Insecure bool   `help:"Serve plain HTTP on a public address. Tokens then cross the network readable."`
 
 	dataDirFlag
-	DatabaseURL   string `placeholder:"URL" help:"A Postgres of yours, for the role berth. Without it: a private server in the data directory."`
-	MigrateURL    string `placeholder:"URL" help:"The same database for the role that owns the schema; it is migrated at the start."`
-	SnapshotURL   string `placeholder:"URL" help:"Where snapshots are kept: file:///absolute/path. Without it: in the data directory."`
-	OperatorToken string `placeholder:"SECRET" help:"The operator token. Without it: one is made at the first start, and kept in the data directory."`
+	DatabaseURL    string    `placeholder:"URL" help:"A Postgres of yours, for the role berth. Without it: a private server in the data directory."`
+	MigrateURL     string    `placeholder:"URL" help:"The same database for the role that owns the schema; it is migrated at the start."`
+	DatabasePooler db.Pooler `enum:"none,transaction" default:"none" placeholder:"KIND" help:"What stands before --database-url: none, or transaction for a pooler like PgBouncer in transaction mode; ${default} unless given."`
+	SnapshotURL    string    `placeholder:"URL" help:"Where snapshots are kept: file:///absolute/path. Without it: in the data directory."`
+	OperatorToken  string    `placeholder:"SECRET" help:"The operator token. Without it: one is made at the first start, and kept in the data directory."`
 
 	SilentAfter time.Duration `default:"2m" placeholder:"DURATION" help:"How long a writer may not be heard of before it counts as silent; ${default} unless given. Silence frees nothing."`
 
@@ -65,7 +67,7 @@ func (c serveCommand) Run(ctx context.Context, stdout io.Writer) error {
 	}
 	go giveMemoryBack(ctx)
 	handler := api.New(rules, api.Options{Log: log, Version: version()})
-	jobs, err := background.Start(ctx, base.pool, rules, background.Options{Log: log})
+	jobs, err := background.Start(ctx, base.pool, rules, background.Options{Log: log, PollOnly: c.DatabasePooler == db.TransactionPooler})
 	if err != nil {
 		return interrupted(ctx, closing(base, err))
 	}
@@ -92,8 +94,11 @@ func (c serveCommand) prepare(ctx context.Context, base *database, log *slog.Log
 	if err != nil {
 		return nil, "", err
 	}
-	rules := authority.New(base.pool, store, log,
-		authority.WithSilentAfter(c.SilentAfter), authority.WithProviders(provider.NewDirectory(os.Getenv)))
+	options := []authority.Option{authority.WithSilentAfter(c.SilentAfter), authority.WithProviders(provider.NewDirectory(os.Getenv))}
+	if c.DatabasePooler == db.TransactionPooler {
+		options = append(options, authority.WithPolling())
+	}
+	rules := authority.New(base.pool, store, log, options...)
 	if err := rules.ClaimStore(ctx); err != nil {
 		return nil, "", err
 	}

@@ -26,6 +26,9 @@ func (c serveCommand) openDatabase(ctx context.Context, log *slog.Logger) (*data
 		if c.MigrateURL != "" {
 			return nil, usageError{errors.New("--migrate-url goes with --database-url: the private server needs neither")}
 		}
+		if c.DatabasePooler == db.TransactionPooler {
+			return nil, usageError{errors.New("--database-pooler goes with --database-url: nothing stands before the private server")}
+		}
 		return openPrivate(ctx, c.dataDirFlag, log)
 	}
 	return c.openOutside(ctx, log)
@@ -58,7 +61,7 @@ func (c serveCommand) openOutside(ctx context.Context, log *slog.Logger) (*datab
 			return nil, err
 		}
 	}
-	pool, err := db.Open(ctx, c.DatabaseURL, db.Options{})
+	pool, err := db.Open(ctx, c.DatabaseURL, db.Options{Pooler: c.DatabasePooler})
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +72,22 @@ func (c serveCommand) openOutside(ctx context.Context, log *slog.Logger) (*datab
 	if err := warnUnprotected(ctx, pool, log); err != nil {
 		return nil, closing(base, err)
 	}
+	if err := warnUnbounded(ctx, pool, log); err != nil {
+		return nil, closing(base, err)
+	}
 	return base, nil
+}
+
+// warnUnbounded says when statements outside of transactions would wait for
+// locks without an end. It is so behind a pooler, which keeps settings from the
+// server, unless the role has them there.
+func warnUnbounded(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
+	bounded, err := db.BoundsWaits(ctx, pool)
+	if err == nil && !bounded {
+		log.Warn("single statements of the service's database role wait for locks without an end: " +
+			"run ALTER ROLE berth SET lock_timeout = '15s' on the server, and RECONNECT in the pooler's console")
+	}
+	return err
 }
 
 // warnUnprotected says what does not hold when the service's role has rights

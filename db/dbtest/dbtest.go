@@ -36,7 +36,7 @@ type Database struct {
 	// running product may do, and no more.
 	Pool *pgxpool.Pool
 
-	// ServiceURL is where Pool is connected to.
+	// ServiceURL is the way of that role, straight to the server.
 	ServiceURL string
 
 	// OwnerURL connects as berth_owner, who owns the schema.
@@ -45,6 +45,8 @@ type Database struct {
 	// AdminURL connects as the server's superuser, to look at sessions or to
 	// end them. The server is shared with other tests.
 	AdminURL string
+
+	poolURL string // where Pool is connected to
 }
 
 // New makes a database with the newest schema and connects to it. The test
@@ -62,11 +64,11 @@ func New(t testing.TB) *Database {
 		OwnerURL:   s.url(postgres.Owner, config.Database),
 		AdminURL:   s.url("", config.Database),
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	if d.Pool, err = db.Open(ctx, d.ServiceURL, db.Options{}); err != nil {
-		t.Fatalf("dbtest: %v", err)
+	d.poolURL = d.ServiceURL
+	if s.pooler != nil {
+		d.poolURL = s.pooler.URL(t, d.ServiceURL)
 	}
+	d.Pool = d.open(t, 0)
 	// Clean-ups run in reverse order: this one comes before pgtestdb's, which
 	// drops the database.
 	t.Cleanup(func() {
@@ -76,6 +78,26 @@ func New(t testing.TB) *Database {
 		}
 	})
 	return d
+}
+
+// Open makes another pool of the service, of at most so many connections, on
+// the way that Pool goes. It is closed with the test.
+func (d *Database) Open(t testing.TB, maxConns int32) *pgxpool.Pool {
+	t.Helper()
+	pool := d.open(t, maxConns)
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+func (d *Database) open(t testing.TB, maxConns int32) *pgxpool.Pool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	pool, err := db.Open(ctx, d.poolURL, poolerOptions(maxConns))
+	if err != nil {
+		t.Fatalf("dbtest: %v", err)
+	}
+	return pool
 }
 
 // config is what pgtestdb needs to know. Its test role makes and owns the
@@ -111,6 +133,11 @@ func (s *server) awaitSilence(database string) error {
 	defer cancel()
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
+	if s.pooler != nil {
+		if err := s.pooler.letGo(ctx, database); err != nil {
+			return err
+		}
+	}
 	for {
 		var sessions int
 		err := s.pool.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = $1", database).Scan(&sessions)

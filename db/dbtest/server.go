@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -31,6 +32,7 @@ type server struct {
 	driver    string   // what pgtestdb connects with
 	passwords map[string]string
 	pool      *pgxpool.Pool // of the superuser, for awaitSilence
+	pooler    *Pooler       // nil unless the environment asks for one
 }
 
 // shared is the one server of this program, started or found by the first test
@@ -47,9 +49,24 @@ var shared = sync.OnceValues(func() (*server, error) {
 		return nil, err
 	}
 	config.MaxConns = 2
-	s.pool, err = pgxpool.NewWithConfig(ctx, config)
-	return s, err
+	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil || !Pooled() {
+		return s, err
+	}
+	return s, s.putPooler(ctx)
 })
+
+// putPooler puts the pooler that the environment asks for before the server.
+func (s *server) putPooler(ctx context.Context) error {
+	program, err := exec.LookPath(os.Getenv(poolerVariable))
+	if err != nil {
+		return fmt.Errorf("%s: %w", poolerVariable, err)
+	}
+	dir, err := newFolder()
+	if err == nil {
+		s.pooler, err = startPooler(ctx, program, dir, s.admin, s.passwords, nil)
+	}
+	return err
+}
 
 func find(ctx context.Context) (*server, error) {
 	if named := os.Getenv("BERTH_TEST_DATABASE_URL"); named != "" {
