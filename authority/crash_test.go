@@ -93,9 +93,9 @@ func (y *crashYard) facts() string {
 // claimsRunOut is the time that passes until what a dead server claimed is free again.
 func (y *crashYard) claimsRunOut() {
 	y.t.Helper()
-	y.exec("UPDATE lease_cleanups SET claimed_by = NULL, claimed_until = NULL, next_attempt_at = clock_timestamp() WHERE settled_at IS NULL")
-	y.exec("UPDATE stop_requests SET next_attempt_at = clock_timestamp() WHERE settled_at IS NULL AND deadline < clock_timestamp()")
-	y.exec("UPDATE writer_silences SET next_attempt_at = clock_timestamp() WHERE ended_at IS NULL")
+	y.exec("UPDATE lease_cleanups SET claimed_by = NULL, claimed_until = NULL, next_attempt_at = clock_timestamp() WHERE company_id = $1 AND settled_at IS NULL", y.company)
+	y.exec("UPDATE stop_requests SET next_attempt_at = clock_timestamp() WHERE company_id = $1 AND settled_at IS NULL AND deadline < clock_timestamp()", y.company)
+	y.exec("UPDATE writer_silences SET next_attempt_at = clock_timestamp() WHERE company_id = $1 AND ended_at IS NULL", y.company)
 }
 
 // wantOrder fails the test unless the rules hold and every workspace has a way out.
