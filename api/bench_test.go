@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -51,38 +50,6 @@ func BenchmarkReserveAndRelease(b *testing.B) {
 	}
 	report.publish()
 	b.ReportMetric(float64(len(exchanges)), "round-trips/cycle")
-}
-
-// BenchmarkRenew lets 32 writers renew over HTTP. Beside them pgbench does the least that a renewal could be: it
-// updates the one row of the run.
-func BenchmarkRenew(b *testing.B) {
-	r := newRig(b)
-	recorder := r.clients[0]
-	benchMust(b, recorder.reserve())
-	exchanges := r.record(recorder, (*benchClient).renew)
-	benchMust(b, recorder.release())
-	update := r.newScript("UPDATE heartbeat_runs SET last_renewed_at = clock_timestamp() WHERE id = :run;\n")
-	reference := r.findPgbench()
-	report := newReport(b, "renewals")
-	for b.Loop() {
-		for _, c := range r.clients {
-			benchMust(b, c.reserve())
-		}
-		report.http(r.load((*benchClient).renew))
-		for _, c := range r.clients {
-			benchMust(b, c.release())
-		}
-		if reference == nil {
-			continue
-		}
-		for _, sessions := range []int{32, 8} {
-			r.settle()
-			rate, _ := reference.rate(update, sessions, measureTime())
-			report.add(fmt.Sprintf("pgbench-c%d", sessions), rate)
-		}
-	}
-	report.publish()
-	b.ReportMetric(float64(len(exchanges)), "round-trips/renewal")
 }
 
 // cycles is how many cycles a second pgbench reaches. It fails when the cycles did not do what they are for: a guarded

@@ -29,6 +29,7 @@ type Service struct {
 	silentAfter  time.Duration
 	listens      bool
 	waiting      *waitingRoom
+	renewals     *renewals
 }
 
 // DefaultSilentAfter is how long a writer may not be heard of before it counts as silent: some renewals that
@@ -52,6 +53,7 @@ func New(pool *pgxpool.Pool, store snapshot.Store, log *slog.Logger, options ...
 		pool: pool, queries: db.New(), store: store, keys: &keyring{}, log: log,
 		providers: noProviders{}, providerTime: DefaultProviderTime, cleanupAfter: DefaultCleanupAfter, silentAfter: DefaultSilentAfter, listens: true,
 	}
+	s.renewals = &renewals{pool: pool, queries: s.queries}
 	for _, set := range options {
 		set(s)
 	}
@@ -72,6 +74,10 @@ func WithCleanupAfter(d time.Duration) Option { return func(s *Service) { s.clea
 // WithSilentAfter sets how long a writer may not be heard of before it counts as silent, which is a word in answers and
 // frees nothing. Without it that is DefaultSilentAfter.
 func WithSilentAfter(d time.Duration) Option { return func(s *Service) { s.silentAfter = d } }
+
+// WithRenewalPool gives renewals a pool of their own, of which they use one connection: then they do not wait behind
+// requests that wait for the database. Without it they use the service's.
+func WithRenewalPool(pool *pgxpool.Pool) Option { return func(s *Service) { s.renewals.pool = pool } }
 
 // WithPolling lets those who wait look for their turn by themselves, often, and never listen for notifications: they
 // do not come through a pooler that shares connections between transactions.

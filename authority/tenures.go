@@ -68,19 +68,14 @@ type StopNotice struct {
 }
 
 // Renew records that the writer is there. It never moves a deadline: nobody loses a workspace
-// because time passed. One round trip.
+// because time passed. One round trip, which it shares with others that renew at the same moment.
 func (s *Service) Renew(ctx context.Context, by Principal, f Fence) (Renewal, error) {
 	if err := f.claimedBy(by); err != nil {
 		return Renewal{}, err
 	}
-	row, err := s.queries.RenewTenure(ctx, s.pool, db.RenewTenureParams{
-		CompanyID: by.CompanyID, WorkspaceID: f.WorkspaceID, Epoch: f.Epoch, RunID: f.RunID,
-	})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Renewal{}, s.fenceRefusal(ctx, s.pool, by, f)
-	}
+	row, err := s.renew(ctx, by, f)
 	if err != nil {
-		return Renewal{}, fmt.Errorf("renew: %w", err)
+		return Renewal{}, err
 	}
 	renewal := Renewal{LastRenewedAt: *row.LastRenewedAt}
 	if row.StopReason != nil {
@@ -94,6 +89,29 @@ func (s *Service) Renew(ctx context.Context, by Principal, f Fence) (Renewal, er
 		renewal.Token, renewal.TokenExpiresAt = &token, &expires
 	}
 	return renewal, nil
+}
+
+// renew asks about the tenure by itself only when it could not be renewed with the others: the claim
+// is wrong, or somebody just then works on the workspace or the run.
+func (s *Service) renew(ctx context.Context, by Principal, f Fence) (db.RenewTenureRow, error) {
+	asked := db.RenewTenureParams{CompanyID: by.CompanyID, WorkspaceID: f.WorkspaceID, Epoch: f.Epoch, RunID: f.RunID}
+	together, err := s.renewals.ask(ctx, asked)
+	if err != nil {
+		return db.RenewTenureRow{}, err
+	}
+	if together != nil {
+		return db.RenewTenureRow{
+			LastRenewedAt: together.LastRenewedAt, StopReason: together.StopReason, StopDeadline: together.StopDeadline,
+		}, nil
+	}
+	alone, err := s.queries.RenewTenure(ctx, s.pool, asked)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return alone, s.fenceRefusal(ctx, s.pool, by, f)
+	}
+	if err != nil {
+		return alone, fmt.Errorf("renew: %w", err)
+	}
+	return alone, nil
 }
 
 // MarkDirty records that the writer's files may from now on differ from what is saved. A writer

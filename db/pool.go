@@ -39,6 +39,12 @@ type Options struct {
 
 	// Pooler is what stands before the server; nothing when it is empty.
 	Pooler Pooler
+
+	// PlanOnce has each statement planned once a connection, for whatever it is
+	// given. It is for statements that take arrays, whose plan Postgres would
+	// make anew each time because their lengths differ. It does nothing through
+	// a transaction pooler, where every statement is planned each time.
+	PlanOnce bool
 }
 
 // Open makes a pool of connections to the database at url, and makes sure of
@@ -57,6 +63,9 @@ func Open(ctx context.Context, url string, options Options) (*pgxpool.Pool, erro
 	}
 	if err := options.Pooler.forPooler(config.ConnConfig); err != nil {
 		return nil, err
+	}
+	if options.PlanOnce && options.Pooler != TransactionPooler {
+		setUnlessSet(config.ConnConfig.RuntimeParams, map[string]string{"plan_cache_mode": "force_generic_plan"})
 	}
 	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, connectTimeout)
 	config.MaxConns = cmp.Or(options.MaxConns, DefaultMaxConns)

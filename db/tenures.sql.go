@@ -536,6 +536,86 @@ func (q *Queries) RenewTenure(ctx context.Context, db DBTX, arg RenewTenureParam
 	return i, err
 }
 
+const renewTenures = `-- name: RenewTenures :many
+WITH asked AS (
+    SELECT unnest($1::uuid[]) AS company_id, unnest($2::uuid[]) AS workspace_id,
+           unnest($3::uuid[]) AS run_id, unnest($4::bigint[]) AS epoch,
+           generate_subscripts($4::bigint[], 1)::bigint AS place
+), held AS (
+    SELECT asked.place, w.company_id, w.id, w.epoch, w.writer_run_id
+    FROM asked
+    JOIN execution_workspaces w ON w.id = asked.workspace_id
+    WHERE w.company_id = asked.company_id AND w.epoch = asked.epoch AND w.writer_run_id = asked.run_id
+    FOR SHARE OF w SKIP LOCKED
+), running AS (
+    SELECT held.place, held.id AS workspace_id, held.epoch, r.id
+    FROM held
+    JOIN heartbeat_runs r ON r.id = held.writer_run_id
+    WHERE r.company_id = held.company_id AND r.status = 'running'
+    FOR NO KEY UPDATE OF r SKIP LOCKED
+), renewed AS (
+    UPDATE heartbeat_runs r
+    SET last_renewed_at = clock_timestamp()
+    FROM running
+    WHERE r.id = running.id
+    RETURNING r.id, r.last_renewed_at
+)
+SELECT running.place, renewed.last_renewed_at, request.reason AS stop_reason, request.deadline AS stop_deadline
+FROM renewed
+JOIN running ON running.id = renewed.id
+LEFT JOIN stop_requests request
+    ON request.workspace_id = running.workspace_id AND request.epoch = running.epoch AND request.settled_at IS NULL
+`
+
+type RenewTenuresParams struct {
+	CompanyIds   []uuid.UUID
+	WorkspaceIds []uuid.UUID
+	RunIds       []uuid.UUID
+	Epochs       []int64
+}
+
+type RenewTenuresRow struct {
+	Place         int64
+	LastRenewedAt *time.Time
+	StopReason    *string
+	StopDeadline  *time.Time
+}
+
+// What many writers ask for at once, as RenewTenure does it for one. A workspace or a run
+// that another transaction has locked is left out instead of waited for: one writer must
+// not hold up the rest. The arrays belong together; place is where in them an answered
+// renewal stands, from 1. One that is not answered was left out or is refused, which
+// RenewTenure finds out.
+func (q *Queries) RenewTenures(ctx context.Context, db DBTX, arg RenewTenuresParams) ([]RenewTenuresRow, error) {
+	rows, err := db.Query(ctx, renewTenures,
+		arg.CompanyIds,
+		arg.WorkspaceIds,
+		arg.RunIds,
+		arg.Epochs,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []RenewTenuresRow{}
+	for rows.Next() {
+		var i RenewTenuresRow
+		if err := rows.Scan(
+			&i.Place,
+			&i.LastRenewedAt,
+			&i.StopReason,
+			&i.StopDeadline,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const setWorkspaceLocation = `-- name: SetWorkspaceLocation :one
 UPDATE execution_workspaces
 SET location = $1

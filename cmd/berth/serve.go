@@ -94,7 +94,10 @@ func (c serveCommand) prepare(ctx context.Context, base *database, log *slog.Log
 	if err != nil {
 		return nil, "", err
 	}
-	options := []authority.Option{authority.WithSilentAfter(c.SilentAfter), authority.WithProviders(provider.NewDirectory(os.Getenv))}
+	options := []authority.Option{
+		authority.WithRenewalPool(base.renewals), authority.WithSilentAfter(c.SilentAfter),
+		authority.WithProviders(provider.NewDirectory(os.Getenv)),
+	}
 	if c.DatabasePooler == db.TransactionPooler {
 		options = append(options, authority.WithPolling())
 	}

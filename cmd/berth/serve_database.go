@@ -15,9 +15,10 @@ import (
 
 // database is the open database of a service, private or not.
 type database struct {
-	pool    *pgxpool.Pool
-	private *privateServer // nil for one of the user's
-	dataDir string
+	pool     *pgxpool.Pool
+	renewals *pgxpool.Pool  // for them alone
+	private  *privateServer // nil for one of the user's
+	dataDir  string
 }
 
 // openDatabase opens the database with a schema that this program works on.
@@ -43,10 +44,21 @@ func openPrivate(ctx context.Context, flag dataDirFlag, log *slog.Logger) (*data
 	if err := db.Migrate(ctx, private.ownerURL()); err != nil {
 		return nil, closing(base, err)
 	}
-	if base.pool, err = db.Open(ctx, private.serviceURL(), db.Options{}); err != nil {
+	if err := base.open(ctx, private.serviceURL(), db.NoPooler); err != nil {
 		return nil, closing(base, err)
 	}
 	return base, nil
+}
+
+// open connects as the service. Renewals have a connection that no request can
+// take from them: what keeps all the others busy must not make writers look
+// silent.
+func (b *database) open(ctx context.Context, url string, pooler db.Pooler) (err error) {
+	if b.pool, err = db.Open(ctx, url, db.Options{Pooler: pooler}); err != nil {
+		return err
+	}
+	b.renewals, err = db.Open(ctx, url, db.Options{Pooler: pooler, MaxConns: 1, PlanOnce: true})
+	return err
 }
 
 // openOutside opens a database that somebody else runs. Its schema is changed
@@ -61,18 +73,17 @@ func (c serveCommand) openOutside(ctx context.Context, log *slog.Logger) (*datab
 			return nil, err
 		}
 	}
-	pool, err := db.Open(ctx, c.DatabaseURL, db.Options{Pooler: c.DatabasePooler})
-	if err != nil {
-		return nil, err
-	}
-	base := &database{pool: pool, dataDir: dir}
-	if err := db.CheckSchema(ctx, pool); err != nil {
+	base := &database{dataDir: dir}
+	if err := base.open(ctx, c.DatabaseURL, c.DatabasePooler); err != nil {
 		return nil, closing(base, err)
 	}
-	if err := warnUnprotected(ctx, pool, log); err != nil {
+	if err := db.CheckSchema(ctx, base.pool); err != nil {
 		return nil, closing(base, err)
 	}
-	if err := warnUnbounded(ctx, pool, log); err != nil {
+	if err := warnUnprotected(ctx, base.pool, log); err != nil {
+		return nil, closing(base, err)
+	}
+	if err := warnUnbounded(ctx, base.pool, log); err != nil {
 		return nil, closing(base, err)
 	}
 	return base, nil
@@ -124,8 +135,10 @@ func (b *database) lost() <-chan error {
 
 // closing gives the database back and adds what goes wrong then to err.
 func closing(b *database, err error) error {
-	if b.pool != nil {
-		b.pool.Close()
+	for _, pool := range []*pgxpool.Pool{b.renewals, b.pool} {
+		if pool != nil {
+			pool.Close()
+		}
 	}
 	if b.private != nil {
 		if stop := b.private.server.Stop(); !errors.Is(err, stop) {

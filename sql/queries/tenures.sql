@@ -59,6 +59,41 @@ FROM renewed
 LEFT JOIN stop_requests asked
     ON asked.workspace_id = @workspace_id AND asked.epoch = @epoch AND asked.settled_at IS NULL;
 
+-- name: RenewTenures :many
+-- What many writers ask for at once, as RenewTenure does it for one. A workspace or a run
+-- that another transaction has locked is left out instead of waited for: one writer must
+-- not hold up the rest. The arrays belong together; place is where in them an answered
+-- renewal stands, from 1. One that is not answered was left out or is refused, which
+-- RenewTenure finds out.
+WITH asked AS (
+    SELECT unnest(@company_ids::uuid[]) AS company_id, unnest(@workspace_ids::uuid[]) AS workspace_id,
+           unnest(@run_ids::uuid[]) AS run_id, unnest(@epochs::bigint[]) AS epoch,
+           generate_subscripts(@epochs::bigint[], 1)::bigint AS place
+), held AS (
+    SELECT asked.place, w.company_id, w.id, w.epoch, w.writer_run_id
+    FROM asked
+    JOIN execution_workspaces w ON w.id = asked.workspace_id
+    WHERE w.company_id = asked.company_id AND w.epoch = asked.epoch AND w.writer_run_id = asked.run_id
+    FOR SHARE OF w SKIP LOCKED
+), running AS (
+    SELECT held.place, held.id AS workspace_id, held.epoch, r.id
+    FROM held
+    JOIN heartbeat_runs r ON r.id = held.writer_run_id
+    WHERE r.company_id = held.company_id AND r.status = 'running'
+    FOR NO KEY UPDATE OF r SKIP LOCKED
+), renewed AS (
+    UPDATE heartbeat_runs r
+    SET last_renewed_at = clock_timestamp()
+    FROM running
+    WHERE r.id = running.id
+    RETURNING r.id, r.last_renewed_at
+)
+SELECT running.place, renewed.last_renewed_at, request.reason AS stop_reason, request.deadline AS stop_deadline
+FROM renewed
+JOIN running ON running.id = renewed.id
+LEFT JOIN stop_requests request
+    ON request.workspace_id = running.workspace_id AND request.epoch = running.epoch AND request.settled_at IS NULL;
+
 -- name: GetTenureOfFence :one
 -- What became of the tenure that a refused fenced write speaks of.
 SELECT t.*, r.status AS run_status, r.finished_at AS run_finished_at, r.finished_by AS run_finished_by
