@@ -59,6 +59,7 @@ var statuses = map[authority.Code]int{
 	authority.ErrSnapshotIncomplete.Code:  http.StatusConflict,
 	authority.ErrSnapshotUnavailable.Code: http.StatusConflict,
 	authority.ErrSnapshotContent.Code:     http.StatusUnprocessableEntity,
+	authority.ErrSnapshotNameTaken.Code:   http.StatusConflict,
 	authority.ErrSnapshotNotPending.Code:  http.StatusConflict,
 
 	authority.ErrSelectionKeyReused.Code:    http.StatusConflict,

@@ -120,7 +120,41 @@ func (s *server) snapshots() {
 		snapshot, err := s.rules.GetSnapshot(ctx, by, in.WorkspaceID, in.SnapshotID)
 		return answer(snapshot, err, snapshotOf)
 	})
+	s.snapshotUses()
 	s.snapshotContent()
+}
+
+// SnapshotUpdate names a snapshot.
+type SnapshotUpdate struct {
+	Name *string `json:"name" nullable:"true" minLength:"1" maxLength:"200" doc:"Null takes the name away."`
+}
+
+// snapshotUses are what can be done with a saved state later.
+func (s *server) snapshotUses() {
+	register(s, endpoint{
+		id: "updateSnapshot", method: http.MethodPatch, path: snapshotPath, tag: "snapshots",
+		summary: "Name a snapshot", refuses: []int{http.StatusConflict},
+		doc: "A named snapshot is kept for as long as it has the name. 409 snapshot_name_taken when another of the workspace has it.",
+	}, func(ctx context.Context, by authority.Principal, in *struct {
+		SnapshotPath
+		Body SnapshotUpdate
+	},
+	) (*Answer[Snapshot], error) {
+		snapshot, err := s.rules.NameSnapshot(ctx, by, in.WorkspaceID, in.SnapshotID, in.Body.Name)
+		return answer(snapshot, err, snapshotOf)
+	})
+	register(s, endpoint{
+		id: "rollBackWorkspace", method: http.MethodPost, path: snapshotPath + "/rollback", tag: "snapshots", status: http.StatusCreated,
+		summary: "Make an older snapshot the saved state again",
+		doc:     "As a new snapshot with the same content, which follows the one that is current. The writer restores it before it writes on. 409 workspace_dirty when there is unsaved work, 409 snapshot_unavailable when the content is gone. " + fenceDoc,
+	}, func(ctx context.Context, by authority.Principal, in *struct {
+		SnapshotPath
+		Body Claim
+	},
+	) (*Answer[Snapshot], error) {
+		snapshot, err := s.rules.RollBack(ctx, by, in.Body.fence(in.WorkspaceID), in.SnapshotID)
+		return answer(snapshot, err, snapshotOf)
+	})
 }
 
 func (s *server) snapshotContent() {

@@ -71,6 +71,8 @@ type WorkspaceCreate struct {
 	Cwd                *string           `json:"cwd,omitempty" maxLength:"4096"`
 	Status             WorkspaceStatus   `json:"status,omitempty" default:"active" doc:"A closed one only with an imported authority."`
 	Source             *Object           `json:"source,omitempty" doc:"Where the first files come from. {\"kind\": \"empty\"} if absent."`
+	From               *uuid.UUID        `json:"derivedFromExecutionWorkspaceId,omitempty" format:"uuid" doc:"Begin as a branch of this workspace: with its saved state, its project and source. Who may not read all of its tasks may not branch from it, nor read the branch."`
+	FromSnapshotID     *uuid.UUID        `json:"fromSnapshotId,omitempty" format:"uuid" doc:"Of that workspace's snapshots this one instead of the current."`
 	Authority          *AuthorityImport  `json:"authority,omitempty" doc:"For operators: the authority of a workspace that moves here from another system."`
 }
 
@@ -90,6 +92,9 @@ func (c WorkspaceCreate) input() authority.WorkspaceInput {
 		Name: c.Name, ProjectID: c.ProjectID, ProjectWorkspaceID: c.ProjectWorkspaceID, SourceIssueID: c.SourceIssueID,
 		Mode: string(c.Mode), StrategyType: string(c.StrategyType), ProviderType: string(c.ProviderType),
 		Cwd: c.Cwd, Status: string(c.Status), Source: c.Source.raw(),
+	}
+	if c.From != nil {
+		in.From = &authority.Branching{WorkspaceID: *c.From, SnapshotID: c.FromSnapshotID}
 	}
 	if a := c.Authority; a != nil {
 		in.Authority = &authority.AuthorityImport{
@@ -134,7 +139,8 @@ func (s *server) workspaces() {
 	})
 	register(s, endpoint{
 		id: "createExecutionWorkspace", method: http.MethodPost, path: ofCompany, tag: "workspaces",
-		status: http.StatusCreated, summary: "Create a workspace, or import one with its authority",
+		status: http.StatusCreated, summary: "Create a workspace, branch one off another, or import one with its authority",
+		doc: "409 snapshot_unavailable when the content that a branch would begin with is not here.", refuses: []int{http.StatusConflict},
 	}, func(ctx context.Context, by authority.Principal, in *struct {
 		CompanyPath
 		IdempotencyKey

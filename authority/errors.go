@@ -128,6 +128,7 @@ var (
 	ErrSnapshotIncomplete  = refusal("snapshot_incomplete", "The snapshot's content is not there as it was announced: upload it again.")
 	ErrSnapshotUnavailable = refusal("snapshot_unavailable", "The snapshot is on record, but its content is not here.")
 	ErrSnapshotContent     = refusal("snapshot_content_mismatch", "The content does not have the announced size and sha256.")
+	ErrSnapshotNameTaken   = refusal("snapshot_name_taken", "Another snapshot of the workspace has that name: choose another, or take it away there.")
 	ErrSnapshotNotPending  = refusal("snapshot_not_pending", "The snapshot takes no content any more.")
 )
 
@@ -152,6 +153,7 @@ var constraintRefusals = map[string]*Refusal{
 	"environment_leases_released_after":     ErrValidation.At("body.releasedAt", "is before the lease was acquired"),
 	"heartbeat_runs_terminal_final":         ErrRunFinal,
 	"companies_issue_prefix_key":            ErrValidation.At("body.issuePrefix", "is taken: choose another prefix"),
+	"snapshots_name_once":                   ErrSnapshotNameTaken,
 	"snapshots_pkey":                        ErrValidation.At("body.authority.snapshotId", "is on record already"),
 	"termination_receipts_after_acquired":   ErrReceiptRejected,
 	"termination_receipts_lease_fkey":       ErrReceiptRejected,

@@ -23,13 +23,14 @@ type Service struct {
 	keys    *keyring
 	log     *slog.Logger
 
-	providers    provider.Directory
-	providerTime time.Duration
-	cleanupAfter time.Duration
-	silentAfter  time.Duration
-	listens      bool
-	waiting      *waitingRoom
-	renewals     *renewals
+	providers     provider.Directory
+	providerTime  time.Duration
+	cleanupAfter  time.Duration
+	silentAfter   time.Duration
+	keepSnapshots int
+	listens       bool
+	waiting       *waitingRoom
+	renewals      *renewals
 }
 
 // DefaultSilentAfter is how long a writer may not be heard of before it counts as silent: some renewals that
@@ -51,7 +52,8 @@ type Option func(*Service)
 func New(pool *pgxpool.Pool, store snapshot.Store, log *slog.Logger, options ...Option) *Service {
 	s := &Service{
 		pool: pool, queries: db.New(), store: store, keys: &keyring{}, log: log,
-		providers: noProviders{}, providerTime: DefaultProviderTime, cleanupAfter: DefaultCleanupAfter, silentAfter: DefaultSilentAfter, listens: true,
+		providers: noProviders{}, providerTime: DefaultProviderTime, cleanupAfter: DefaultCleanupAfter,
+		silentAfter: DefaultSilentAfter, keepSnapshots: DefaultKeepSnapshots, listens: true,
 	}
 	s.renewals = &renewals{pool: pool, queries: s.queries}
 	for _, set := range options {
@@ -82,6 +84,9 @@ func WithRenewalPool(pool *pgxpool.Pool) Option { return func(s *Service) { s.re
 // WithPolling lets those who wait look for their turn by themselves, often, and never listen for notifications: they
 // do not come through a pooler that shares connections between transactions.
 func WithPolling() Option { return func(s *Service) { s.listens = false } }
+
+// WithKeepSnapshots sets how many saved states of a workspace keep their bytes, beside the current and the named ones.
+func WithKeepSnapshots(n int) Option { return func(s *Service) { s.keepSnapshots = n } }
 
 type noProviders struct{}
 

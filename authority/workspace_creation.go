@@ -27,6 +27,7 @@ type WorkspaceInput struct {
 	Status             string
 	Source             json.RawMessage
 	Authority          *AuthorityImport
+	From               *Branching // nil: it begins with nothing, or is imported
 }
 
 // AuthorityImport is the authority of a workspace that moves here. A writer, which must be a run of
@@ -59,12 +60,12 @@ func (s *Service) CreateWorkspace(ctx context.Context, by Principal, company uui
 		return Workspace{}, err
 	}
 	id := newID()
-	first, err := s.firstSnapshot(ctx, by, company, id, in.Authority)
+	first, err := s.firstSnapshot(ctx, by, company, id, &in)
 	if err != nil {
 		return Workspace{}, err
 	}
 	workspace, _, err := createOnce(ctx, s, by, &company, once, func(tx pgx.Tx) (Workspace, error) {
-		if err := s.checkWorkspaceReferences(ctx, tx, by, company, in); err != nil {
+		if err := errors.Join(s.checkWorkspaceReferences(ctx, tx, by, company, in), s.stillReadsOrigin(ctx, tx, by, in)); err != nil {
 			return Workspace{}, err
 		}
 		row, err := s.insertWorkspace(ctx, tx, in.row(id, company), first)
@@ -84,6 +85,9 @@ func (in WorkspaceInput) validate() error {
 	v.oneOf("body.providerType", in.ProviderType, workspaceProviderTypes)
 	v.oneOf("body.status", in.Status, workspaceStatuses)
 	v.object("body.source", in.Source)
+	if in.From != nil {
+		in.validateBranch(&v)
+	}
 	a := in.Authority
 	if a == nil {
 		if in.Source != nil && isObject(in.Source) && !fetchable(in.Source) {
@@ -111,6 +115,19 @@ func (in WorkspaceInput) validate() error {
 	return v.err()
 }
 
+// validateBranch refuses what a branch gets from its origin.
+func (in WorkspaceInput) validateBranch(v *validation) {
+	const origins = "is the origin's: leave it out"
+	for location, given := range map[string]bool{
+		"body.authority": in.Authority != nil, "body.source": in.Source != nil,
+		"body.projectId": in.ProjectID != nil, "body.projectWorkspaceId": in.ProjectWorkspaceID != nil,
+	} {
+		if given {
+			v.add(location, origins)
+		}
+	}
+}
+
 // row is the workspace as it is recorded, before it names its snapshot.
 func (in WorkspaceInput) row(id, company uuid.UUID) db.InsertWorkspaceParams {
 	params := db.InsertWorkspaceParams{
@@ -121,6 +138,9 @@ func (in WorkspaceInput) row(id, company uuid.UUID) db.InsertWorkspaceParams {
 		ProviderType: orDefault(in.ProviderType, "cloud_sandbox"),
 		Status:       orDefault(in.Status, "active"),
 		Source:       in.Source,
+	}
+	if in.From != nil {
+		params.DerivedFromExecutionWorkspaceID = &in.From.WorkspaceID
 	}
 	if a := in.Authority; a != nil {
 		params.Epoch, params.Source, params.Location = a.Epoch, a.Source, a.Location
@@ -142,9 +162,13 @@ func orDefault(value, otherwise string) string {
 	return value
 }
 
-// firstSnapshot is what a new workspace has saved: nothing, whose bytes are stored here, or what
+// firstSnapshot is what a new workspace has saved: nothing, or what its origin has, whose bytes are stored here; or what
 // the import says, whose bytes are not here yet.
-func (s *Service) firstSnapshot(ctx context.Context, by Principal, company, workspace uuid.UUID, a *AuthorityImport) (db.InsertSnapshotParams, error) {
+func (s *Service) firstSnapshot(ctx context.Context, by Principal, company, workspace uuid.UUID, in *WorkspaceInput) (db.InsertSnapshotParams, error) {
+	if in.From != nil {
+		return s.branch(ctx, by, company, workspace, in)
+	}
+	a := in.Authority
 	if a != nil && a.SnapshotID != nil {
 		return db.InsertSnapshotParams{
 			ID: *a.SnapshotID, CompanyID: company, WorkspaceID: workspace, Epoch: a.Epoch,

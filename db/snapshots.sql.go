@@ -12,6 +12,41 @@ import (
 	"github.com/google/uuid"
 )
 
+const abandonSnapshots = `-- name: AbandonSnapshots :many
+UPDATE snapshots
+SET state = 'abandoned'
+WHERE id IN (
+    SELECT s.id FROM snapshots s
+    WHERE s.state = 'pending' AND s.created_at < clock_timestamp() - interval '1 day'
+    ORDER BY s.created_at
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED)
+  AND state = 'pending'
+RETURNING location_key
+`
+
+// Saves that nobody finished in a day. A commit that comes at the same moment flips the
+// row first or finds it abandoned.
+func (q *Queries) AbandonSnapshots(ctx context.Context, db DBTX, most int32) ([]*string, error) {
+	rows, err := db.Query(ctx, abandonSnapshots, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []*string{}
+	for rows.Next() {
+		var location_key *string
+		if err := rows.Scan(&location_key); err != nil {
+			return nil, err
+		}
+		items = append(items, location_key)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const adoptSnapshot = `-- name: AdoptSnapshot :one
 UPDATE execution_workspaces
 SET snapshot_id = $1::uuid, dirty = dirty AND dirty_marks <> $2
@@ -108,6 +143,51 @@ func (q *Queries) CommitSnapshot(ctx context.Context, db DBTX, arg CommitSnapsho
 		&i.CommittedAt,
 	)
 	return i, err
+}
+
+const expireSnapshots = `-- name: ExpireSnapshots :many
+UPDATE snapshots
+SET state = 'unavailable'
+WHERE id IN (
+    SELECT s.id FROM snapshots s
+    JOIN (
+        SELECT r.id, row_number() OVER (PARTITION BY r.workspace_id ORDER BY r.created_at DESC, r.id DESC) AS place
+        FROM snapshots r WHERE r.state = 'committed' AND r.name IS NULL
+    ) ranked ON ranked.id = s.id
+    JOIN execution_workspaces w ON w.id = s.workspace_id
+    WHERE ranked.place > $1::bigint AND w.snapshot_id IS DISTINCT FROM s.id
+    ORDER BY s.created_at
+    LIMIT $2
+    FOR UPDATE OF s SKIP LOCKED)
+  AND state = 'committed' AND name IS NULL
+RETURNING location_key
+`
+
+type ExpireSnapshotsParams struct {
+	Keep int64
+	Most int32
+}
+
+// Saved states beyond the newest that are kept of each workspace, but for the current and
+// the named ones. One that is named at this moment is locked, and keeps its bytes.
+func (q *Queries) ExpireSnapshots(ctx context.Context, db DBTX, arg ExpireSnapshotsParams) ([]*string, error) {
+	rows, err := db.Query(ctx, expireSnapshots, arg.Keep, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []*string{}
+	for rows.Next() {
+		var location_key *string
+		if err := rows.Scan(&location_key); err != nil {
+			return nil, err
+		}
+		items = append(items, location_key)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const fillSnapshot = `-- name: FillSnapshot :one
@@ -265,6 +345,33 @@ func (q *Queries) InsertSnapshot(ctx context.Context, db DBTX, arg InsertSnapsho
 	return i, err
 }
 
+const listNeededKeys = `-- name: ListNeededKeys :many
+SELECT s.location_key::text AS location_key FROM snapshots s
+WHERE s.location_key = ANY ($1::text[]) AND s.state IN ('pending', 'committed')
+`
+
+// Of these objects of the store, those that belong to a snapshot that has, or is about to
+// have, its bytes.
+func (q *Queries) ListNeededKeys(ctx context.Context, db DBTX, keys []string) ([]string, error) {
+	rows, err := db.Query(ctx, listNeededKeys, keys)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var location_key string
+		if err := rows.Scan(&location_key); err != nil {
+			return nil, err
+		}
+		items = append(items, location_key)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listSnapshots = `-- name: ListSnapshots :many
 SELECT s.id, s.company_id, s.workspace_id, s.epoch, s.run_id, s.parent_snapshot_id, s.state, s.location_provider, s.location_key, s.size, s.file_count, s.sha256, s.name, s.dirty_marks, s.created_by, s.created_at, s.committed_at FROM snapshots s
 WHERE s.company_id = $1 AND s.workspace_id = $2
@@ -340,6 +447,52 @@ type LockSnapshotParams struct {
 
 func (q *Queries) LockSnapshot(ctx context.Context, db DBTX, arg LockSnapshotParams) (Snapshot, error) {
 	row := db.QueryRow(ctx, lockSnapshot, arg.CompanyID, arg.WorkspaceID, arg.SnapshotID)
+	var i Snapshot
+	err := row.Scan(
+		&i.ID,
+		&i.CompanyID,
+		&i.WorkspaceID,
+		&i.Epoch,
+		&i.RunID,
+		&i.ParentSnapshotID,
+		&i.State,
+		&i.LocationProvider,
+		&i.LocationKey,
+		&i.Size,
+		&i.FileCount,
+		&i.Sha256,
+		&i.Name,
+		&i.DirtyMarks,
+		&i.CreatedBy,
+		&i.CreatedAt,
+		&i.CommittedAt,
+	)
+	return i, err
+}
+
+const nameSnapshot = `-- name: NameSnapshot :one
+UPDATE snapshots
+SET name = $1
+WHERE company_id = $2 AND workspace_id = $3 AND id = $4 AND state <> 'abandoned'
+RETURNING id, company_id, workspace_id, epoch, run_id, parent_snapshot_id, state, location_provider, location_key, size, file_count, sha256, name, dirty_marks, created_by, created_at, committed_at
+`
+
+type NameSnapshotParams struct {
+	Name        *string
+	CompanyID   uuid.UUID
+	WorkspaceID uuid.UUID
+	SnapshotID  uuid.UUID
+}
+
+// A named snapshot keeps its bytes. Two that want one name: the second is refused by
+// snapshots_name_once. Zero rows: no such snapshot, or it was abandoned.
+func (q *Queries) NameSnapshot(ctx context.Context, db DBTX, arg NameSnapshotParams) (Snapshot, error) {
+	row := db.QueryRow(ctx, nameSnapshot,
+		arg.Name,
+		arg.CompanyID,
+		arg.WorkspaceID,
+		arg.SnapshotID,
+	)
 	var i Snapshot
 	err := row.Scan(
 		&i.ID,

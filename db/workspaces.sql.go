@@ -115,31 +115,32 @@ func (q *Queries) GetWorkspaceHeldByRun(ctx context.Context, db DBTX, arg GetWor
 }
 
 const insertWorkspace = `-- name: InsertWorkspace :one
-INSERT INTO execution_workspaces (id, company_id, project_id, project_workspace_id, source_issue_id, name, mode,
+INSERT INTO execution_workspaces (id, company_id, project_id, project_workspace_id, source_issue_id, derived_from_execution_workspace_id, name, mode,
     strategy_type, provider_type, cwd, status, epoch, source, location, writer_run_id, dirty, dirty_marks)
-VALUES ($1, $2, $3, $4, $5, $6, $7,
-    $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
+    $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
 RETURNING id, company_id, project_id, project_workspace_id, source_issue_id, derived_from_execution_workspace_id, name, mode, strategy_type, provider_type, cwd, status, lifecycle_generation, epoch, snapshot_id, source, location, writer_run_id, dirty, dirty_marks, created_at, updated_at
 `
 
 type InsertWorkspaceParams struct {
-	ID                 uuid.UUID
-	CompanyID          uuid.UUID
-	ProjectID          *uuid.UUID
-	ProjectWorkspaceID *uuid.UUID
-	SourceIssueID      *uuid.UUID
-	Name               string
-	Mode               string
-	StrategyType       string
-	ProviderType       string
-	Cwd                *string
-	Status             string
-	Epoch              int64
-	Source             json.RawMessage
-	Location           json.RawMessage
-	WriterRunID        *uuid.UUID
-	Dirty              bool
-	DirtyMarks         int64
+	ID                              uuid.UUID
+	CompanyID                       uuid.UUID
+	ProjectID                       *uuid.UUID
+	ProjectWorkspaceID              *uuid.UUID
+	SourceIssueID                   *uuid.UUID
+	DerivedFromExecutionWorkspaceID *uuid.UUID
+	Name                            string
+	Mode                            string
+	StrategyType                    string
+	ProviderType                    string
+	Cwd                             *string
+	Status                          string
+	Epoch                           int64
+	Source                          json.RawMessage
+	Location                        json.RawMessage
+	WriterRunID                     *uuid.UUID
+	Dirty                           bool
+	DirtyMarks                      int64
 }
 
 func (q *Queries) InsertWorkspace(ctx context.Context, db DBTX, arg InsertWorkspaceParams) (ExecutionWorkspace, error) {
@@ -149,6 +150,7 @@ func (q *Queries) InsertWorkspace(ctx context.Context, db DBTX, arg InsertWorksp
 		arg.ProjectID,
 		arg.ProjectWorkspaceID,
 		arg.SourceIssueID,
+		arg.DerivedFromExecutionWorkspaceID,
 		arg.Name,
 		arg.Mode,
 		arg.StrategyType,

@@ -41,6 +41,9 @@ type Store interface {
 	Stat(ctx context.Context, key string) (int64, error)
 	// Delete removes key. It is no error when there is none, so that a deletion can be repeated after a crash.
 	Delete(ctx context.Context, key string) error
+	// Walk calls visit for each object, in any order, until visit returns an error, which Walk then returns. An object
+	// that comes or goes meanwhile may be left out.
+	Walk(ctx context.Context, visit func(Object) error) error
 	// Marker returns the id that WriteMarker left, or ErrNoMarker.
 	Marker(ctx context.Context) (string, error)
 	// WriteMarker marks the store as belonging to the installation id. It never replaces another mark: that is
@@ -50,6 +53,13 @@ type Store interface {
 	// and returns how many there were. Such leftovers are never visible to the other methods. olderThan must be longer
 	// than a Put may stall: sweeping under a Put that still runs makes it fail.
 	SweepTemporary(ctx context.Context, olderThan time.Duration) (int, error)
+}
+
+// Object is what a store holds under a key.
+type Object struct {
+	Key      string
+	Size     int64     // in bytes
+	StoredAt time.Time // by the store's clock
 }
 
 // OpenStore opens the store that a BERTH_SNAPSHOT_URL names. file:///path is a directory, made when it is missing.

@@ -2055,6 +2055,12 @@ type SnapshotList struct {
 // SnapshotState Where a snapshot stands. Only a committed one can be restored. The set is open: clients treat a value that they do not know as "do not act".
 type SnapshotState string
 
+// SnapshotUpdate defines model for SnapshotUpdate.
+type SnapshotUpdate struct {
+	// Name Null takes the name away.
+	Name *string `json:"name"`
+}
+
 // SourceMode Whether the tasks of a configured source share one workspace. The set is open: clients treat a value that they do not know as "do not act".
 type SourceMode string
 
@@ -2287,6 +2293,12 @@ type WorkspaceCreate struct {
 	// Authority For operators: the authority of a workspace that moves here from another system.
 	Authority *AuthorityImport `json:"authority,omitempty"`
 	Cwd       *string          `json:"cwd,omitempty"`
+
+	// DerivedFromExecutionWorkspaceID Begin as a branch of this workspace: with its saved state, its project and source. Who may not read all of its tasks may not branch from it, nor read the branch.
+	DerivedFromExecutionWorkspaceID *openapi_types.UUID `json:"derivedFromExecutionWorkspaceId,omitempty"`
+
+	// FromSnapshotID Of that workspace's snapshots this one instead of the current.
+	FromSnapshotID *openapi_types.UUID `json:"fromSnapshotId,omitempty"`
 
 	// Mode How tasks use a workspace. The set is open: clients treat a value that they do not know as "do not act".
 	Mode               *WorkspaceMode      `json:"mode,omitempty"`
@@ -2711,8 +2723,14 @@ type RenewTenureJSONRequestBody = Claim
 // CreateSnapshotJSONRequestBody defines body for CreateSnapshot for application/json ContentType.
 type CreateSnapshotJSONRequestBody = SnapshotCreate
 
+// UpdateSnapshotJSONRequestBody defines body for UpdateSnapshot for application/json ContentType.
+type UpdateSnapshotJSONRequestBody = SnapshotUpdate
+
 // CommitSnapshotJSONRequestBody defines body for CommitSnapshot for application/json ContentType.
 type CommitSnapshotJSONRequestBody = SnapshotCommit
+
+// RollBackWorkspaceJSONRequestBody defines body for RollBackWorkspace for application/json ContentType.
+type RollBackWorkspaceJSONRequestBody = Claim
 
 // RequestStopJSONRequestBody defines body for RequestStop for application/json ContentType.
 type RequestStopJSONRequestBody = StopRequestCreate
@@ -2942,14 +2960,18 @@ type ClientInterface interface {
 	// Corresponds with GET /api/companies/{companyId}/execution-workspaces (the `ListExecutionWorkspaces` operationId).
 	ListExecutionWorkspaces(ctx context.Context, companyID openapi_types.UUID, params *ListExecutionWorkspacesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateExecutionWorkspaceWithBody Create a workspace, or import one with its authority
+	// CreateExecutionWorkspaceWithBody Create a workspace, branch one off another, or import one with its authority
+	//
+	// 409 snapshot_unavailable when the content that a branch would begin with is not here.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/companies/{companyId}/execution-workspaces (the `CreateExecutionWorkspace` operationId).
 	CreateExecutionWorkspaceWithBody(ctx context.Context, companyID openapi_types.UUID, params *CreateExecutionWorkspaceParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateExecutionWorkspace Create a workspace, or import one with its authority
+	// CreateExecutionWorkspace Create a workspace, branch one off another, or import one with its authority
+	//
+	// 409 snapshot_unavailable when the content that a branch would begin with is not here.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3310,6 +3332,24 @@ type ClientInterface interface {
 	// Corresponds with GET /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId} (the `GetSnapshot` operationId).
 	GetSnapshot(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// UpdateSnapshotWithBody Name a snapshot
+	//
+	// A named snapshot is kept for as long as it has the name. 409 snapshot_name_taken when another of the workspace has it.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId} (the `UpdateSnapshot` operationId).
+	UpdateSnapshotWithBody(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateSnapshot Name a snapshot
+	//
+	// A named snapshot is kept for as long as it has the name. 409 snapshot_name_taken when another of the workspace has it.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId} (the `UpdateSnapshot` operationId).
+	UpdateSnapshot(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, body UpdateSnapshotJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// CommitSnapshotWithBody Make a snapshot the saved state
 	//
 	// One that is committed answers its result again, at any time, and changes nothing. 409 snapshot_incomplete when its content is not there, 409 snapshot_superseded when its parent is no longer the saved state. In the name of a writer that ended, by a recovery token or by an operator: 409 recovery_needs_stop, with details {runId, runStatus, missingProof}, when it is not proven stopped. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
@@ -3343,6 +3383,24 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId}/content (the `UploadSnapshotContent` operationId).
 	UploadSnapshotContentWithBody(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RollBackWorkspaceWithBody Make an older snapshot the saved state again
+	//
+	// As a new snapshot with the same content, which follows the one that is current. The writer restores it before it writes on. 409 workspace_dirty when there is unsaved work, 409 snapshot_unavailable when the content is gone. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId}/rollback (the `RollBackWorkspace` operationId).
+	RollBackWorkspaceWithBody(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RollBackWorkspace Make an older snapshot the saved state again
+	//
+	// As a new snapshot with the same content, which follows the one that is current. The writer restores it before it writes on. 409 workspace_dirty when there is unsaved work, 409 snapshot_unavailable when the content is gone. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId}/rollback (the `RollBackWorkspace` operationId).
+	RollBackWorkspace(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, body RollBackWorkspaceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RequestStopWithBody Ask a workspace's writer to stop
 	//
@@ -3950,7 +4008,9 @@ func (c *Client) ListExecutionWorkspaces(ctx context.Context, companyID openapi_
 	return c.Client.Do(req)
 }
 
-// CreateExecutionWorkspaceWithBody Create a workspace, or import one with its authority
+// CreateExecutionWorkspaceWithBody Create a workspace, branch one off another, or import one with its authority
+//
+// 409 snapshot_unavailable when the content that a branch would begin with is not here.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3967,7 +4027,9 @@ func (c *Client) CreateExecutionWorkspaceWithBody(ctx context.Context, companyID
 	return c.Client.Do(req)
 }
 
-// CreateExecutionWorkspace Create a workspace, or import one with its authority
+// CreateExecutionWorkspace Create a workspace, branch one off another, or import one with its authority
+//
+// 409 snapshot_unavailable when the content that a branch would begin with is not here.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4778,6 +4840,44 @@ func (c *Client) GetSnapshot(ctx context.Context, workspaceID openapi_types.UUID
 	return c.Client.Do(req)
 }
 
+// UpdateSnapshotWithBody Name a snapshot
+//
+// A named snapshot is kept for as long as it has the name. 409 snapshot_name_taken when another of the workspace has it.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId} (the `UpdateSnapshot` operationId).
+func (c *Client) UpdateSnapshotWithBody(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateSnapshotRequestWithBody(c.Server, workspaceID, snapshotID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateSnapshot Name a snapshot
+//
+// A named snapshot is kept for as long as it has the name. 409 snapshot_name_taken when another of the workspace has it.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId} (the `UpdateSnapshot` operationId).
+func (c *Client) UpdateSnapshot(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, body UpdateSnapshotJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateSnapshotRequest(c.Server, workspaceID, snapshotID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // CommitSnapshotWithBody Make a snapshot the saved state
 //
 // One that is committed answers its result again, at any time, and changes nothing. 409 snapshot_incomplete when its content is not there, 409 snapshot_superseded when its parent is no longer the saved state. In the name of a writer that ended, by a recovery token or by an operator: 409 recovery_needs_stop, with details {runId, runStatus, missingProof}, when it is not proven stopped. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
@@ -4842,6 +4942,44 @@ func (c *Client) DownloadSnapshotContent(ctx context.Context, workspaceID openap
 // Corresponds with PUT /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId}/content (the `UploadSnapshotContent` operationId).
 func (c *Client) UploadSnapshotContentWithBody(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewUploadSnapshotContentRequestWithBody(c.Server, workspaceID, snapshotID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RollBackWorkspaceWithBody Make an older snapshot the saved state again
+//
+// As a new snapshot with the same content, which follows the one that is current. The writer restores it before it writes on. 409 workspace_dirty when there is unsaved work, 409 snapshot_unavailable when the content is gone. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId}/rollback (the `RollBackWorkspace` operationId).
+func (c *Client) RollBackWorkspaceWithBody(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRollBackWorkspaceRequestWithBody(c.Server, workspaceID, snapshotID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RollBackWorkspace Make an older snapshot the saved state again
+//
+// As a new snapshot with the same content, which follows the one that is current. The writer restores it before it writes on. 409 workspace_dirty when there is unsaved work, 409 snapshot_unavailable when the content is gone. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId}/rollback (the `RollBackWorkspace` operationId).
+func (c *Client) RollBackWorkspace(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, body RollBackWorkspaceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRollBackWorkspaceRequest(c.Server, workspaceID, snapshotID, body)
 	if err != nil {
 		return nil, err
 	}
@@ -7993,6 +8131,60 @@ func NewGetSnapshotRequest(server string, workspaceID openapi_types.UUID, snapsh
 	return req, nil
 }
 
+// NewUpdateSnapshotRequest calls the generic UpdateSnapshot builder with application/json body
+func NewUpdateSnapshotRequest(server string, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, body UpdateSnapshotJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateSnapshotRequestWithBody(server, workspaceID, snapshotID, "application/json", bodyReader)
+}
+
+// NewUpdateSnapshotRequestWithBody constructs an http.Request for the UpdateSnapshot method, with any body, and a specified content type
+func NewUpdateSnapshotRequestWithBody(server string, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "workspaceId", workspaceID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "snapshotId", snapshotID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/execution-workspaces/%s/snapshots/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewCommitSnapshotRequest calls the generic CommitSnapshot builder with application/json body
 func NewCommitSnapshotRequest(server string, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, body CommitSnapshotJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -8122,6 +8314,60 @@ func NewUploadSnapshotContentRequestWithBody(server string, workspaceID openapi_
 	}
 
 	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewRollBackWorkspaceRequest calls the generic RollBackWorkspace builder with application/json body
+func NewRollBackWorkspaceRequest(server string, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, body RollBackWorkspaceJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRollBackWorkspaceRequestWithBody(server, workspaceID, snapshotID, "application/json", bodyReader)
+}
+
+// NewRollBackWorkspaceRequestWithBody constructs an http.Request for the RollBackWorkspace method, with any body, and a specified content type
+func NewRollBackWorkspaceRequestWithBody(server string, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "workspaceId", workspaceID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "snapshotId", snapshotID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/execution-workspaces/%s/snapshots/%s/rollback", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
@@ -9975,14 +10221,18 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/companies/{companyId}/execution-workspaces (the `ListExecutionWorkspaces` operationId).
 	ListExecutionWorkspacesWithResponse(ctx context.Context, companyID openapi_types.UUID, params *ListExecutionWorkspacesParams, reqEditors ...RequestEditorFn) (*ListExecutionWorkspacesReply, error)
 
-	// CreateExecutionWorkspaceWithBodyWithResponse Create a workspace, or import one with its authority
+	// CreateExecutionWorkspaceWithBodyWithResponse Create a workspace, branch one off another, or import one with its authority
+	//
+	// 409 snapshot_unavailable when the content that a branch would begin with is not here.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/companies/{companyId}/execution-workspaces (the `CreateExecutionWorkspace` operationId).
 	CreateExecutionWorkspaceWithBodyWithResponse(ctx context.Context, companyID openapi_types.UUID, params *CreateExecutionWorkspaceParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateExecutionWorkspaceReply, error)
 
-	// CreateExecutionWorkspaceWithResponse Create a workspace, or import one with its authority
+	// CreateExecutionWorkspaceWithResponse Create a workspace, branch one off another, or import one with its authority
+	//
+	// 409 snapshot_unavailable when the content that a branch would begin with is not here.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10367,6 +10617,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId} (the `GetSnapshot` operationId).
 	GetSnapshotWithResponse(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, reqEditors ...RequestEditorFn) (*GetSnapshotReply, error)
 
+	// UpdateSnapshotWithBodyWithResponse Name a snapshot
+	//
+	// A named snapshot is kept for as long as it has the name. 409 snapshot_name_taken when another of the workspace has it.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId} (the `UpdateSnapshot` operationId).
+	UpdateSnapshotWithBodyWithResponse(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateSnapshotReply, error)
+
+	// UpdateSnapshotWithResponse Name a snapshot
+	//
+	// A named snapshot is kept for as long as it has the name. 409 snapshot_name_taken when another of the workspace has it.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId} (the `UpdateSnapshot` operationId).
+	UpdateSnapshotWithResponse(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, body UpdateSnapshotJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateSnapshotReply, error)
+
 	// CommitSnapshotWithBodyWithResponse Make a snapshot the saved state
 	//
 	// One that is committed answers its result again, at any time, and changes nothing. 409 snapshot_incomplete when its content is not there, 409 snapshot_superseded when its parent is no longer the saved state. In the name of a writer that ended, by a recovery token or by an operator: 409 recovery_needs_stop, with details {runId, runStatus, missingProof}, when it is not proven stopped. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
@@ -10402,6 +10670,24 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId}/content (the `UploadSnapshotContent` operationId).
 	UploadSnapshotContentWithBodyWithResponse(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UploadSnapshotContentReply, error)
+
+	// RollBackWorkspaceWithBodyWithResponse Make an older snapshot the saved state again
+	//
+	// As a new snapshot with the same content, which follows the one that is current. The writer restores it before it writes on. 409 workspace_dirty when there is unsaved work, 409 snapshot_unavailable when the content is gone. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId}/rollback (the `RollBackWorkspace` operationId).
+	RollBackWorkspaceWithBodyWithResponse(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RollBackWorkspaceReply, error)
+
+	// RollBackWorkspaceWithResponse Make an older snapshot the saved state again
+	//
+	// As a new snapshot with the same content, which follows the one that is current. The writer restores it before it writes on. 409 workspace_dirty when there is unsaved work, 409 snapshot_unavailable when the content is gone. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId}/rollback (the `RollBackWorkspace` operationId).
+	RollBackWorkspaceWithResponse(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, body RollBackWorkspaceJSONRequestBody, reqEditors ...RequestEditorFn) (*RollBackWorkspaceReply, error)
 
 	// RequestStopWithBodyWithResponse Ask a workspace's writer to stop
 	//
@@ -14794,6 +15080,124 @@ func (r GetSnapshotReply) ContentType() string {
 	return ""
 }
 
+type UpdateSnapshotReply struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Snapshot
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Problem
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Problem
+	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationProblemJSON403 *Problem
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *Problem
+	// ApplicationProblemJSON408 the response for an HTTP 408 `application/problem+json` response
+	ApplicationProblemJSON408 *Problem
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Problem
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *Problem
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *Problem
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *Problem
+	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationProblemJSON500 *Problem
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateSnapshotReply) GetJSON200() *Snapshot {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r UpdateSnapshotReply) GetApplicationProblemJSON400() *Problem {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r UpdateSnapshotReply) GetApplicationProblemJSON401() *Problem {
+	return r.ApplicationProblemJSON401
+}
+
+// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r UpdateSnapshotReply) GetApplicationProblemJSON403() *Problem {
+	return r.ApplicationProblemJSON403
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r UpdateSnapshotReply) GetApplicationProblemJSON404() *Problem {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON408 returns the response for an HTTP 408 `application/problem+json` response
+func (r UpdateSnapshotReply) GetApplicationProblemJSON408() *Problem {
+	return r.ApplicationProblemJSON408
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r UpdateSnapshotReply) GetApplicationProblemJSON409() *Problem {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r UpdateSnapshotReply) GetApplicationProblemJSON413() *Problem {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r UpdateSnapshotReply) GetApplicationProblemJSON415() *Problem {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r UpdateSnapshotReply) GetApplicationProblemJSON422() *Problem {
+	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r UpdateSnapshotReply) GetApplicationProblemJSON500() *Problem {
+	return r.ApplicationProblemJSON500
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r UpdateSnapshotReply) GetApplicationProblemJSON503() *Problem {
+	return r.ApplicationProblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateSnapshotReply) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateSnapshotReply) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateSnapshotReply) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateSnapshotReply) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type CommitSnapshotReply struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -15114,6 +15518,124 @@ func (r UploadSnapshotContentReply) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r UploadSnapshotContentReply) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RollBackWorkspaceReply struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Snapshot
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Problem
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Problem
+	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationProblemJSON403 *Problem
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *Problem
+	// ApplicationProblemJSON408 the response for an HTTP 408 `application/problem+json` response
+	ApplicationProblemJSON408 *Problem
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Problem
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *Problem
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *Problem
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *Problem
+	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationProblemJSON500 *Problem
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Problem
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r RollBackWorkspaceReply) GetJSON201() *Snapshot {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r RollBackWorkspaceReply) GetApplicationProblemJSON400() *Problem {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r RollBackWorkspaceReply) GetApplicationProblemJSON401() *Problem {
+	return r.ApplicationProblemJSON401
+}
+
+// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r RollBackWorkspaceReply) GetApplicationProblemJSON403() *Problem {
+	return r.ApplicationProblemJSON403
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r RollBackWorkspaceReply) GetApplicationProblemJSON404() *Problem {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON408 returns the response for an HTTP 408 `application/problem+json` response
+func (r RollBackWorkspaceReply) GetApplicationProblemJSON408() *Problem {
+	return r.ApplicationProblemJSON408
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r RollBackWorkspaceReply) GetApplicationProblemJSON409() *Problem {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r RollBackWorkspaceReply) GetApplicationProblemJSON413() *Problem {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r RollBackWorkspaceReply) GetApplicationProblemJSON415() *Problem {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r RollBackWorkspaceReply) GetApplicationProblemJSON422() *Problem {
+	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r RollBackWorkspaceReply) GetApplicationProblemJSON500() *Problem {
+	return r.ApplicationProblemJSON500
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r RollBackWorkspaceReply) GetApplicationProblemJSON503() *Problem {
+	return r.ApplicationProblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r RollBackWorkspaceReply) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RollBackWorkspaceReply) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RollBackWorkspaceReply) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RollBackWorkspaceReply) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -18286,7 +18808,9 @@ func (c *ClientWithResponses) ListExecutionWorkspacesWithResponse(ctx context.Co
 	return ParseListExecutionWorkspacesReply(rsp)
 }
 
-// CreateExecutionWorkspaceWithBodyWithResponse Create a workspace, or import one with its authority
+// CreateExecutionWorkspaceWithBodyWithResponse Create a workspace, branch one off another, or import one with its authority
+//
+// 409 snapshot_unavailable when the content that a branch would begin with is not here.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18299,7 +18823,9 @@ func (c *ClientWithResponses) CreateExecutionWorkspaceWithBodyWithResponse(ctx c
 	return ParseCreateExecutionWorkspaceReply(rsp)
 }
 
-// CreateExecutionWorkspaceWithResponse Create a workspace, or import one with its authority
+// CreateExecutionWorkspaceWithResponse Create a workspace, branch one off another, or import one with its authority
+//
+// 409 snapshot_unavailable when the content that a branch would begin with is not here.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18954,6 +19480,36 @@ func (c *ClientWithResponses) GetSnapshotWithResponse(ctx context.Context, works
 	return ParseGetSnapshotReply(rsp)
 }
 
+// UpdateSnapshotWithBodyWithResponse Name a snapshot
+//
+// A named snapshot is kept for as long as it has the name. 409 snapshot_name_taken when another of the workspace has it.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId} (the `UpdateSnapshot` operationId).
+func (c *ClientWithResponses) UpdateSnapshotWithBodyWithResponse(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateSnapshotReply, error) {
+	rsp, err := c.UpdateSnapshotWithBody(ctx, workspaceID, snapshotID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateSnapshotReply(rsp)
+}
+
+// UpdateSnapshotWithResponse Name a snapshot
+//
+// A named snapshot is kept for as long as it has the name. 409 snapshot_name_taken when another of the workspace has it.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId} (the `UpdateSnapshot` operationId).
+func (c *ClientWithResponses) UpdateSnapshotWithResponse(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, body UpdateSnapshotJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateSnapshotReply, error) {
+	rsp, err := c.UpdateSnapshot(ctx, workspaceID, snapshotID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateSnapshotReply(rsp)
+}
+
 // CommitSnapshotWithBodyWithResponse Make a snapshot the saved state
 //
 // One that is committed answers its result again, at any time, and changes nothing. 409 snapshot_incomplete when its content is not there, 409 snapshot_superseded when its parent is no longer the saved state. In the name of a writer that ended, by a recovery token or by an operator: 409 recovery_needs_stop, with details {runId, runStatus, missingProof}, when it is not proven stopped. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
@@ -19012,6 +19568,36 @@ func (c *ClientWithResponses) UploadSnapshotContentWithBodyWithResponse(ctx cont
 		return nil, err
 	}
 	return ParseUploadSnapshotContentReply(rsp)
+}
+
+// RollBackWorkspaceWithBodyWithResponse Make an older snapshot the saved state again
+//
+// As a new snapshot with the same content, which follows the one that is current. The writer restores it before it writes on. 409 workspace_dirty when there is unsaved work, 409 snapshot_unavailable when the content is gone. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId}/rollback (the `RollBackWorkspace` operationId).
+func (c *ClientWithResponses) RollBackWorkspaceWithBodyWithResponse(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RollBackWorkspaceReply, error) {
+	rsp, err := c.RollBackWorkspaceWithBody(ctx, workspaceID, snapshotID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRollBackWorkspaceReply(rsp)
+}
+
+// RollBackWorkspaceWithResponse Make an older snapshot the saved state again
+//
+// As a new snapshot with the same content, which follows the one that is current. The writer restores it before it writes on. 409 workspace_dirty when there is unsaved work, 409 snapshot_unavailable when the content is gone. Only by the writer's own token: 403 run_identity_mismatch. 409 tenure_ended, with details {endedAt, how, by, reason}, when the run no longer holds that epoch; 409 stale_epoch for any other.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/execution-workspaces/{workspaceId}/snapshots/{snapshotId}/rollback (the `RollBackWorkspace` operationId).
+func (c *ClientWithResponses) RollBackWorkspaceWithResponse(ctx context.Context, workspaceID openapi_types.UUID, snapshotID openapi_types.UUID, body RollBackWorkspaceJSONRequestBody, reqEditors ...RequestEditorFn) (*RollBackWorkspaceReply, error) {
+	rsp, err := c.RollBackWorkspace(ctx, workspaceID, snapshotID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRollBackWorkspaceReply(rsp)
 }
 
 // RequestStopWithBodyWithResponse Ask a workspace's writer to stop
@@ -23083,6 +23669,109 @@ func ParseGetSnapshotReply(rsp *http.Response) (*GetSnapshotReply, error) {
 	return response, nil
 }
 
+// ParseUpdateSnapshotReply parses an HTTP response from a UpdateSnapshotWithResponse call
+func ParseUpdateSnapshotReply(rsp *http.Response) (*UpdateSnapshotReply, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateSnapshotReply{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Snapshot
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseCommitSnapshotReply parses an HTTP response from a CommitSnapshotWithResponse call
 func ParseCommitSnapshotReply(rsp *http.Response) (*CommitSnapshotReply, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -23287,6 +23976,109 @@ func ParseUploadSnapshotContentReply(rsp *http.Response) (*UploadSnapshotContent
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRollBackWorkspaceReply parses an HTTP response from a RollBackWorkspaceWithResponse call
+func ParseRollBackWorkspaceReply(rsp *http.Response) (*RollBackWorkspaceReply, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RollBackWorkspaceReply{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Snapshot
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest Problem

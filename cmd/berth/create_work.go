@@ -83,6 +83,7 @@ type createWorkspaceCommand struct {
 	connectionFlags
 	Name  string `arg:"" optional:"" help:"Its name; the task's identifier unless given."`
 	Issue string `required:"" placeholder:"ISSUE" help:"The task that is bound to it, by identifier or id."`
+	From  string `placeholder:"WORKSPACE[@SNAPSHOT]" help:"Branch it off this workspace: with its saved state, or with a snapshot by name or id."`
 	Mode  string `placeholder:"MODE" help:"How tasks use it: isolated_workspace, operator_branch, shared_workspace, …; isolated_workspace unless given."`
 }
 
@@ -109,10 +110,18 @@ func (c createWorkspaceCommand) Run(ctx context.Context, stdout io.Writer) error
 	if name == "" {
 		name = task.Identifier
 	}
-	workspace, err := read[client.ExecutionWorkspace](s.CreateExecutionWorkspace(ctx, task.CompanyID, nil, client.WorkspaceCreate{
+	body := client.WorkspaceCreate{
 		Name: name, Mode: filter[client.WorkspaceMode](c.Mode), ProjectID: task.ProjectID,
 		ProjectWorkspaceID: task.ProjectWorkspaceID, SourceIssueID: &task.ID,
-	}))
+	}
+	if c.From != "" {
+		s.company = task.CompanyID.String()
+		body.ProjectID, body.ProjectWorkspaceID = nil, nil // the origin's
+		if body.DerivedFromExecutionWorkspaceID, body.FromSnapshotID, err = s.origin(ctx, c.From); err != nil {
+			return err
+		}
+	}
+	workspace, err := read[client.ExecutionWorkspace](s.CreateExecutionWorkspace(ctx, task.CompanyID, nil, body))
 	if err != nil {
 		return err
 	}

@@ -154,11 +154,11 @@ func (c listSnapshotsCommand) Run(ctx context.Context, stdout io.Writer) error {
 		return s.ListSnapshots(ctx, workspace, &client.ListSnapshotsParams{Limit: limit, Cursor: cursor})
 	})
 	return show(stdout, c.listFlags, snapshots, columns[client.Snapshot]{
-		[]string{"ID", "EPOCH", "STATE", "FILES", "BYTES", "CREATED"},
+		[]string{"ID", "EPOCH", "STATE", "FILES", "BYTES", "CREATED", "NAME"},
 		func(snapshot client.Snapshot) []string {
 			return []string{
 				snapshot.ID.String(), strconv.FormatInt(snapshot.Epoch, 10), string(snapshot.State),
-				numberOrNone(snapshot.FileCount), numberOrNone(snapshot.Size), shortTime(snapshot.CreatedAt),
+				numberOrNone(snapshot.FileCount), numberOrNone(snapshot.Size), shortTime(snapshot.CreatedAt), textOrNone(snapshot.Name),
 			}
 		},
 	})

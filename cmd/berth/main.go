@@ -27,6 +27,8 @@ type commands struct {
 	History  historyCommand  `cmd:"" group:"things" help:"Tell what happened to a workspace."`
 	Explain  explainCommand  `cmd:"" group:"things" help:"Say what a reservation would get, and what would free the workspace."`
 	Stop     stopCommand     `cmd:"" group:"things" help:"Ask a workspace's writer to stop. For operators."`
+	Name     nameCommand     `cmd:"" group:"things" help:"Name a snapshot, which is then kept."`
+	Rollback rollbackCommand `cmd:"" group:"things" help:"Make an older snapshot the saved state again."`
 	Recover  recoverCommand  `cmd:"" group:"things" help:"Save the directory that a dead run left. For operators."`
 	Takeover takeoverCommand `cmd:"" group:"things" help:"End a writer's tenure by hand. For operators."`
 	Token    tokenCommand    `cmd:"" group:"things" help:"Make, list and revoke tokens. For operators."`

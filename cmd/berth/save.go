@@ -10,6 +10,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/google/uuid"
+
 	client "berth/clients/go"
 	"berth/runner"
 )
@@ -50,10 +52,15 @@ type restoreCommand struct {
 	Dir     string `required:"" placeholder:"DIR" help:"Where the files go: a directory that is empty, not there yet, or has them already."`
 	Adopt   bool   `xor:"files" help:"Take the files that are there as the first content of a workspace that has none saved."`
 	Replace bool   `xor:"files" help:"Move the directory that is there aside. Nothing is deleted."`
+
+	Snapshot string `xor:"files" placeholder:"SNAPSHOT" help:"Copy this snapshot of the workspace, by name or id, without a tenure: the directory is nobody's then."`
 }
 
 // Run brings the workspace's saved files into the directory.
 func (c restoreCommand) Run(ctx context.Context, stdout io.Writer) error {
+	if c.Snapshot != "" {
+		return c.checkOut(ctx, stdout)
+	}
 	held, err := c.tenure()
 	if err != nil {
 		return err
@@ -67,6 +74,37 @@ func (c restoreCommand) Run(ctx context.Context, stdout io.Writer) error {
 		return err
 	}
 	return saidOf(stdout, c.outputFlag, "restored", restored)
+}
+
+// checkOut copies a saved state that nobody holds.
+func (c restoreCommand) checkOut(ctx context.Context, stdout io.Writer) error {
+	if c.WorkspaceID == "" {
+		return usageError{errors.New("of which workspace? Give its id (or BERTH_WORKSPACE_ID)")}
+	}
+	workspace, err := uuid.Parse(c.WorkspaceID)
+	if err != nil {
+		return usageError{fmt.Errorf("the workspace is given by its id: %w", err)}
+	}
+	s, err := c.open()
+	if err != nil {
+		return err
+	}
+	snapshot, err := s.snapshotID(ctx, workspace, c.Snapshot)
+	if err != nil {
+		return err
+	}
+	where, token, err := c.endpoint()
+	if err != nil {
+		return err
+	}
+	options := runner.Options{URL: where, Token: token, Dir: c.Dir, Notices: os.Stderr}
+	copied, err := interruptible(ctx, func(ctx context.Context) (*client.Snapshot, error) {
+		return runner.Checkout(ctx, options, workspace, snapshot)
+	})
+	if err != nil {
+		return err
+	}
+	return saidOf(stdout, c.outputFlag, "copied", copied)
 }
 
 // or is the tenure that was given, or else the one in the directory's marker.

@@ -34,6 +34,8 @@ type serveCommand struct {
 
 	SilentAfter time.Duration `default:"2m" placeholder:"DURATION" help:"How long a writer may not be heard of before it counts as silent; ${default} unless given. Silence frees nothing."`
 
+	KeepSnapshots int `default:"20" placeholder:"N" help:"How many saved states of a workspace keep their files, beside the current and the named ones; ${default} unless given."`
+
 	LogFormat string     `enum:"text,json" default:"text" help:"How the log on stderr is written: text or json."`
 	LogLevel  slog.Level `default:"info" placeholder:"LEVEL" help:"What it holds: debug, info, warn or error, and what is worse; ${default} unless given."`
 }
@@ -52,6 +54,9 @@ func (c serveCommand) Run(ctx context.Context, stdout io.Writer) error {
 	defer forget()
 	context.AfterFunc(ctx, func() { time.AfterFunc(oneWish, forget) })
 
+	if err := c.check(); err != nil {
+		return err
+	}
 	door, err := c.listen(ctx)
 	if err != nil {
 		return err
@@ -79,6 +84,17 @@ func (c serveCommand) Run(ctx context.Context, stdout io.Writer) error {
 	return closing(base, err)
 }
 
+// check refuses settings that cannot be meant.
+func (c serveCommand) check() error {
+	switch {
+	case c.KeepSnapshots < 1:
+		return usageError{fmt.Errorf("--keep-snapshots %d: the current saved state is always kept, so keep at least 1", c.KeepSnapshots)}
+	case c.SilentAfter <= 0:
+		return usageError{fmt.Errorf("--silent-after %s: a writer renews every 20 s or so, so wait longer than that", c.SilentAfter)}
+	}
+	return nil
+}
+
 // interrupted is nil when a start failed because somebody wanted it to end.
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
@@ -96,7 +112,7 @@ func (c serveCommand) prepare(ctx context.Context, base *database, log *slog.Log
 	}
 	options := []authority.Option{
 		authority.WithRenewalPool(base.renewals), authority.WithSilentAfter(c.SilentAfter),
-		authority.WithProviders(provider.NewDirectory(os.Getenv)),
+		authority.WithKeepSnapshots(c.KeepSnapshots), authority.WithProviders(provider.NewDirectory(os.Getenv)),
 	}
 	if c.DatabasePooler == db.TransactionPooler {
 		options = append(options, authority.WithPolling())

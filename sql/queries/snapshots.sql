@@ -47,3 +47,50 @@ WHERE s.company_id = @company_id AND s.workspace_id = @workspace_id
        OR (s.created_at, s.id) < (sqlc.narg(before_at)::timestamptz, sqlc.narg(before_id)::uuid))
 ORDER BY s.created_at DESC, s.id DESC
 LIMIT @rows;
+
+-- name: NameSnapshot :one
+-- A named snapshot keeps its bytes. Two that want one name: the second is refused by
+-- snapshots_name_once. Zero rows: no such snapshot, or it was abandoned.
+UPDATE snapshots
+SET name = sqlc.narg(name)
+WHERE company_id = @company_id AND workspace_id = @workspace_id AND id = @snapshot_id AND state <> 'abandoned'
+RETURNING *;
+
+-- name: AbandonSnapshots :many
+-- Saves that nobody finished in a day. A commit that comes at the same moment flips the
+-- row first or finds it abandoned.
+UPDATE snapshots
+SET state = 'abandoned'
+WHERE id IN (
+    SELECT s.id FROM snapshots s
+    WHERE s.state = 'pending' AND s.created_at < clock_timestamp() - interval '1 day'
+    ORDER BY s.created_at
+    LIMIT @most
+    FOR UPDATE SKIP LOCKED)
+  AND state = 'pending'
+RETURNING location_key;
+
+-- name: ExpireSnapshots :many
+-- Saved states beyond the newest that are kept of each workspace, but for the current and
+-- the named ones. One that is named at this moment is locked, and keeps its bytes.
+UPDATE snapshots
+SET state = 'unavailable'
+WHERE id IN (
+    SELECT s.id FROM snapshots s
+    JOIN (
+        SELECT r.id, row_number() OVER (PARTITION BY r.workspace_id ORDER BY r.created_at DESC, r.id DESC) AS place
+        FROM snapshots r WHERE r.state = 'committed' AND r.name IS NULL
+    ) ranked ON ranked.id = s.id
+    JOIN execution_workspaces w ON w.id = s.workspace_id
+    WHERE ranked.place > @keep::bigint AND w.snapshot_id IS DISTINCT FROM s.id
+    ORDER BY s.created_at
+    LIMIT @most
+    FOR UPDATE OF s SKIP LOCKED)
+  AND state = 'committed' AND name IS NULL
+RETURNING location_key;
+
+-- name: ListNeededKeys :many
+-- Of these objects of the store, those that belong to a snapshot that has, or is about to
+-- have, its bytes.
+SELECT s.location_key::text AS location_key FROM snapshots s
+WHERE s.location_key = ANY (@keys::text[]) AND s.state IN ('pending', 'committed');

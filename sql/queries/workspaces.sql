@@ -1,7 +1,7 @@
 -- name: InsertWorkspace :one
-INSERT INTO execution_workspaces (id, company_id, project_id, project_workspace_id, source_issue_id, name, mode,
+INSERT INTO execution_workspaces (id, company_id, project_id, project_workspace_id, source_issue_id, derived_from_execution_workspace_id, name, mode,
     strategy_type, provider_type, cwd, status, epoch, source, location, writer_run_id, dirty, dirty_marks)
-VALUES (@id, @company_id, @project_id, @project_workspace_id, @source_issue_id, @name, @mode,
+VALUES (@id, @company_id, @project_id, @project_workspace_id, @source_issue_id, @derived_from_execution_workspace_id, @name, @mode,
     @strategy_type, @provider_type, @cwd, @status, @epoch, @source, @location, @writer_run_id, @dirty, @dirty_marks)
 RETURNING *;
 
