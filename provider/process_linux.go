@@ -1,13 +1,13 @@
 package provider
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,28 +18,76 @@ import (
 // lookAgain is how often Destroy looks whether a tree is gone.
 const lookAgain = 20 * time.Millisecond
 
-// OpenProcess makes this host answer for process trees that ran on it.
+// initialSpace is the space of process ids that the kernel starts with: whoever is in it is no container.
+const initialSpace = "4026531836"
+
+// OpenProcess makes this host answer for process trees that ran on it. It refuses where /proc does not show all of them.
 func OpenProcess() (*Process, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return nil, fmt.Errorf("read the boot id: %w", err)
 	}
-	space, err := os.Readlink("/proc/self/ns/pid")
+	link, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
 		return nil, fmt.Errorf("read the space of process ids: %w", err)
 	}
-	machine, err := os.ReadFile("/etc/machine-id")
+	if err := checkProc(); err != nil {
+		return nil, err
+	}
+	content, err := os.ReadFile("/etc/machine-id")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read the machine id: %w", err)
 	}
-	host, err := hostIdentity(strings.TrimSpace(string(machine)))
+	machine, space := strings.TrimSpace(string(content)), strings.Trim(link, "pid:[]")
+	host, cards, err := hostIdentity(machine)
 	if err != nil {
 		return nil, err
 	}
 	return &Process{
-		host: host, boot: strings.TrimSpace(string(boot)), space: strings.Trim(space, "pid:[]"),
-		user: os.Geteuid(), see: seeProcesses, signal: signalProcess,
+		host: host, boot: strings.TrimSpace(string(boot)), space: space,
+		lasting: space == initialSpace && machine != "" && cards > 0,
+		user:    os.Geteuid(), see: seeProcesses, signal: signalProcess,
 	}, nil
+}
+
+// checkProc refuses a /proc that is another space's, or that does not show all processes of this one.
+func checkProc() error {
+	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
+		return errors.Join(errors.New("/proc is of another space of process ids"), err)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return fmt.Errorf("read how /proc is mounted: %w", err)
+	}
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return fmt.Errorf("read the own rights: %w", err)
+	}
+	if hidesProcesses(string(mounts)) && !maySeeAll(string(status)) {
+		return errors.New("/proc is mounted with hidepid, and so need not show a process that is there")
+	}
+	return nil
+}
+
+// hidesProcesses reads mountinfo of proc(5), in which the last mount on a place counts.
+func hidesProcesses(mountinfo string) (hides bool) {
+	for line := range strings.Lines(mountinfo) {
+		fields := strings.Fields(line)
+		if len(fields) > 4 && fields[4] == "/proc" {
+			options := "," + fields[len(fields)-1]
+			hides = strings.Contains(options, ",hidepid=") &&
+				!strings.Contains(options, ",hidepid=0") && !strings.Contains(options, ",hidepid=off")
+		}
+	}
+	return hides
+}
+
+// maySeeAll reads from status of proc(5) whether the process may look into all others.
+func maySeeAll(status string) bool {
+	_, rest, _ := strings.Cut(status, "CapEff:")
+	line, _, _ := strings.Cut(rest, "\n")
+	rights, err := strconv.ParseUint(strings.TrimSpace(line), 16, 64)
+	return err == nil && rights&(1<<unix.CAP_SYS_PTRACE) != 0
 }
 
 // physical reports whether a network card belongs to the host for good; those of containers and bridges come and go.
@@ -53,17 +101,11 @@ func (p *Process) end(ctx context.Context, id string, kill bool) (Answer, error)
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
 	for {
-		wrapper, rest, answer, err := p.look(id)
+		left, answer, err := p.look(id)
 		if err != nil || answer.State != StateRunning {
 			return answer, err
 		}
-		targets := rest
-		if wrapper != nil && (kill || len(rest) == 0) {
-			targets = append(targets, *wrapper)
-		} else if wrapper != nil {
-			targets = []seen{*wrapper} // it hands the signal on, waits for the tree, and saves
-		}
-		for _, s := range targets {
+		for _, s := range left.targets(kill) {
 			if err := p.signal(s, kill); err != nil {
 				return answer, &Error{Kind: KindRefused, Cause: err}
 			}
@@ -79,6 +121,22 @@ func (p *Process) end(ctx context.Context, id string, kill bool) (Answer, error)
 	}
 }
 
+// targets are whom to signal: to stop, the wrapper, which hands it on, waits for the tree and saves; to kill, everybody,
+// but the supervisors last, by whom the rest is known.
+func (r remains) targets(kill bool) []seen {
+	if r.wrapper != nil && !kill {
+		return []seen{*r.wrapper}
+	}
+	watched := slices.DeleteFunc(slices.Clone(r.rest), func(s seen) bool { return kill && s.supervisor })
+	if r.wrapper != nil {
+		watched = append(watched, *r.wrapper)
+	}
+	if len(watched) == 0 {
+		return r.rest
+	}
+	return watched
+}
+
 // signalProcess signals that very process, and no later one with its id.
 func signalProcess(s seen, kill bool) error {
 	handle, err := unix.PidfdOpen(s.pid, 0)
@@ -89,9 +147,9 @@ func signalProcess(s seen, kill bool) error {
 		return fmt.Errorf("open process %d: %w", s.pid, err)
 	}
 	defer unix.Close(handle) //nolint:errcheck // nothing was written
-	now, err := readProcess(s.pid)
+	now, err := readStat(s.pid)
 	if err != nil || now.start != s.start {
-		return nil //nolint:nilerr // it is gone
+		return nil
 	}
 	sig := unix.SIGTERM
 	if kill {
@@ -101,74 +159,4 @@ func signalProcess(s seen, kill bool) error {
 		return fmt.Errorf("signal process %d: %w", s.pid, err)
 	}
 	return nil
-}
-
-// seeProcesses lists the processes of this host. One that begins meanwhile may be missing, but not with its parent: a tree
-// that is still growing has a process that is seen.
-func seeProcesses() ([]seen, error) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, fmt.Errorf("list processes: %w", err)
-	}
-	var all []seen
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue
-		}
-		s, err := readProcess(pid)
-		if err == nil {
-			all = append(all, s)
-		} else if !gone(err) {
-			return nil, err
-		}
-	}
-	return all, nil
-}
-
-func gone(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, errEnded)
-}
-
-// errEnded means that of a process only its exit code is left.
-var errEnded = errors.New("the process ended")
-
-func readProcess(pid int) (seen, error) {
-	folder := filepath.Join("/proc", strconv.Itoa(pid))
-	s := seen{pid: pid}
-	var info unix.Stat_t
-	if err := unix.Stat(folder, &info); err != nil {
-		return s, err
-	}
-	s.user = int(info.Uid)
-	stat, err := os.ReadFile(filepath.Join(folder, "stat"))
-	if err != nil {
-		return s, err
-	}
-	// The name is in parentheses and may hold anything, also those.
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	const state, start = 0, 19 // fields 3 and 22 of proc(5)
-	if len(fields) <= start {
-		return s, fmt.Errorf("the state of process %d does not read as proc(5) says", pid)
-	}
-	if fields[state][0] == 'Z' || fields[state][0] == 'X' {
-		return s, errEnded
-	}
-	if s.start, err = strconv.ParseUint(string(fields[start]), 10, 64); err != nil {
-		return s, fmt.Errorf("the start of process %d: %w", pid, err)
-	}
-	environment, err := os.ReadFile(filepath.Join(folder, "environ"))
-	switch {
-	case errors.Is(err, fs.ErrPermission):
-		s.hidden = true
-		return s, nil
-	case err != nil:
-		return s, err
-	}
-	for variable := range bytes.SplitSeq(environment, []byte{0}) {
-		if value, found := bytes.CutPrefix(variable, []byte(RunVariable+"=")); found {
-			s.run = string(value)
-		}
-	}
-	return s, nil
 }

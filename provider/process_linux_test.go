@@ -41,7 +41,7 @@ func tree(t *testing.T, p *Process, script string) (id string, wrapper *exec.Cmd
 		_, _ = p.Destroy(ctx, id)
 		_ = wrapper.Wait()
 	})
-	own, err := readProcess(wrapper.Process.Pid)
+	own, err := readStat(wrapper.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,9 @@ func TestDestroyEndsWhatIgnoresToBeStopped(t *testing.T) {
 	if answer, err := p.Destroy(t.Context(), id); err != nil || answer.State != StateDestroyed {
 		t.Errorf("destroy: %+v %v", answer, err)
 	}
-	<-ended
+	if err := <-ended; err == nil {
+		t.Error("the wrapper ended well")
+	}
 }
 
 func TestDestroyGivesUpWithItsContext(t *testing.T) {
@@ -178,15 +180,23 @@ func TestOnlyWhoCanKnowAnswersForATree(t *testing.T) {
 		return other.String()
 	}
 	reboot := change(func(o *ProcessTree) { o.Boot = uuid.NewString() })
-	if answer := state(t, p, reboot, StateDestroyed); !strings.Contains(answer.Word, "anew") {
+	host := *p
+	host.lasting = true
+	if answer := state(t, &host, reboot, StateDestroyed); !strings.Contains(answer.Word, "anew") {
 		t.Errorf("after a reboot the provider says %q", answer.Word)
+	}
+	container := *p
+	container.lasting = false
+	if answer, err := container.State(t.Context(), reboot); KindOf(err) != KindElsewhere || answer != (Answer{}) {
+		t.Errorf("of another boot, in a container that may have moved: %+v %v", answer, err)
 	}
 	for name, id := range map[string]string{
 		"another host":           change(func(o *ProcessTree) { o.Host = "0123456789abcdef" }),
 		"another host, rebooted": change(func(o *ProcessTree) { o.Host, o.Boot = "0123456789abcdef", uuid.NewString() }),
 		"another space":          change(func(o *ProcessTree) { o.Space = "1" }),
+		"another space and boot": change(func(o *ProcessTree) { o.Space, o.Boot = "1", uuid.NewString() }),
 	} {
-		if answer, err := p.State(t.Context(), id); KindOf(err) != KindElsewhere || answer != (Answer{}) {
+		if answer, err := host.State(t.Context(), id); KindOf(err) != KindElsewhere || answer != (Answer{}) {
 			t.Errorf("%s: %+v %v", name, answer, err)
 		}
 	}
@@ -197,29 +207,41 @@ func TestOnlyWhoCanKnowAnswersForATree(t *testing.T) {
 	}
 }
 
-func TestAHiddenProcessOfTheUserLeavesTheStateOpen(t *testing.T) {
+func TestAHiddenProcessThatMayBeOfTheTreeLeavesTheStateOpen(t *testing.T) {
 	t.Parallel()
 	p := here(t)
-	gone := ProcessTree{Host: p.host, Boot: p.boot, Space: p.space, User: p.user, PID: 1 << 21, Start: 100, Run: uuid.NewString()}
+	of := func(user int) ProcessTree {
+		return ProcessTree{Host: p.host, Boot: p.boot, Space: p.space, User: user, PID: 1 << 21, Start: 100, Run: uuid.NewString()}
+	}
+	const user, other = 1000, 1001
 	for name, c := range map[string]struct {
+		tree    ProcessTree
 		process seen
 		want    State
 	}{
-		"hidden, of the user, later": {seen{pid: 9, start: 200, user: p.user, hidden: true}, StateUnknown},
-		"hidden, of the user, older": {seen{pid: 9, start: 99, user: p.user, hidden: true}, StateDestroyed},
-		"hidden, of another":         {seen{pid: 9, start: 200, user: p.user + 1, hidden: true}, StateDestroyed},
-		"of another run":             {seen{pid: 9, start: 200, user: p.user, run: "other"}, StateDestroyed},
+		"of the user, later":         {of(user), seen{pid: 9, start: 200, users: []int{user}, hidden: true}, StateUnknown},
+		"that the user started":      {of(user), seen{pid: 9, start: 200, users: []int{0, user}, hidden: true}, StateUnknown},
+		"of the user, older":         {of(user), seen{pid: 9, start: 99, users: []int{user}, hidden: true}, StateDestroyed},
+		"of another":                 {of(user), seen{pid: 9, start: 200, users: []int{other}, hidden: true}, StateDestroyed},
+		"of root's, now of another":  {of(0), seen{pid: 9, start: 200, users: []int{other}, hidden: true}, StateUnknown},
+		"not hidden, of another run": {of(user), seen{pid: 9, start: 200, users: []int{user}, runs: []string{"other"}}, StateDestroyed},
 	} {
 		q := *p
-		q.see = func() ([]seen, error) { return []seen{c.process}, nil }
-		if answer, err := q.State(t.Context(), gone.String()); err != nil || answer.State != c.want {
+		q.user = 0
+		q.see = func(sighting) (sighting, error) { return sighting{processes: []seen{c.process}, complete: true}, nil }
+		if answer, err := q.State(t.Context(), c.tree.String()); err != nil || answer.State != c.want {
 			t.Errorf("%s: %+v %v, want %s", name, answer, err, c.want)
 		}
 	}
 	blind := *p
-	blind.see = func() ([]seen, error) { return nil, errors.New("no /proc") }
-	if answer, err := blind.State(t.Context(), gone.String()); KindOf(err) != KindUnreachable || answer != (Answer{}) {
+	blind.see = func(sighting) (sighting, error) { return sighting{}, errors.New("no /proc") }
+	if answer, err := blind.State(t.Context(), of(p.user).String()); KindOf(err) != KindUnreachable || answer != (Answer{}) {
 		t.Errorf("without /proc: %+v %v", answer, err)
+	}
+	restless := *p
+	restless.see = func(sighting) (sighting, error) { return sighting{}, nil }
+	if answer, err := restless.State(t.Context(), of(p.user).String()); err != nil || answer.State != StateUnknown {
+		t.Errorf("with no look that is complete: %+v %v", answer, err)
 	}
 }
 

@@ -2,7 +2,13 @@
 
 package provider
 
-import "context"
+import (
+	"context"
+	"errors"
+)
+
+// errProcessUnsupported is what systems without a /proc answer.
+var errProcessUnsupported = errors.New("processes can be told apart on Linux only")
 
 // OpenProcess answers an error: processes can be told apart on Linux only.
 func OpenProcess() (*Process, error) { return nil, errProcessUnsupported }

@@ -1,9 +1,16 @@
 package runner
 
 import (
+	"context"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
+
+	"berth/provider"
 )
 
 // wholeTree is a command that ignores signals, with a background process and a
@@ -161,4 +168,42 @@ func TestASupervisorThatIsAskedToEndEndsTheTree(t *testing.T) {
 	if out.Err != "" || code != 137 || out.Exit.SupervisorLost {
 		t.Fatalf("got %+v, wrapper exit %d", out, code)
 	}
+}
+
+// Once the wrapper is killed only its host can prove that the tree is gone, and by then the command may have forgotten
+// whose it is.
+func TestATreeThatHidWhoseItIsIsNotProvenGone(t *testing.T) {
+	t.Parallel()
+	here, err := provider.OpenProcess()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, err := here.Tree(uuid.NewString())
+	if err != nil {
+		t.Fatal(err)
+	}
+	name.PID = 1 << 22 // a wrapper that is gone
+	dir := t.TempDir()
+	tree, err := StartTree(context.Background(), Command{
+		Path: "sh", Args: []string{"-c", `exec env -i PATH="$PATH" sh -c "trap '' TERM; echo > ready; while :; do sleep 0.05; done"`},
+		Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH"), provider.RunVariable + "=" + name.Run},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "the command runs", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "ready"))
+		return err == nil
+	})
+	if said, err := here.State(t.Context(), name.String()); err != nil || said.State != provider.StateRunning {
+		t.Errorf("the provider says %+v, %v", said, err)
+	}
+	tree.End("enough", 100*time.Millisecond)
+	if _, err := tree.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "the tree is proven gone", func() bool {
+		said, err := here.State(t.Context(), name.String())
+		return err == nil && said.State == provider.StateDestroyed
+	})
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"berth/provider"
 )
 
 // What argv[0] must be for this program to be a supervisor. No shell and no
@@ -68,7 +70,7 @@ type supervisor struct {
 func supervise(outer bool, grace time.Duration) {
 	// The name in process lists; also, `pkill berth` then kills the wrapper
 	// alone and leaves somebody to clean up.
-	_ = os.WriteFile("/proc/self/comm", []byte("tree-supervisor"), 0)
+	_ = os.WriteFile("/proc/self/comm", []byte(provider.SupervisorName), 0)
 
 	s := &supervisor{outer: outer, grace: grace, requests: make(chan request)}
 	var err error
@@ -173,7 +175,7 @@ func (s *supervisor) startInner() bool {
 	unix.CloseOnExec(innerSocket)
 	pid, err := syscall.ForkExec(ownProgram, supervisorArgs(roleInner, s.grace), &syscall.ProcAttr{
 		Dir:   "/",
-		Env:   []string{},
+		Env:   os.Environ(), // which names the run, and nothing else
 		Files: []uintptr{0, 1, 2, innerSocket},
 		Sys:   &syscall.SysProcAttr{Setpgid: true},
 	})

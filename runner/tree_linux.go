@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"berth/provider"
 )
 
 // outerMargin is how much later than the inner supervisor the outer one kills:
@@ -36,10 +38,10 @@ func (t *Tree) start(s spec, files [3]*os.File) error {
 	t.link = link{outer: outer, inner: inner}
 
 	t.link.process, err = os.StartProcess(ownProgram, supervisorArgs(roleOuter, s.Grace), &os.ProcAttr{
-		// Not the wrapper's directory, which would be kept busy, and nothing of
-		// its environment: only the command needs that.
+		// Not the wrapper's directory, which would be kept busy, and of its
+		// environment what names the run: only the command needs the rest.
 		Dir:   "/",
-		Env:   []string{},
+		Env:   runMark(s.Env),
 		Files: []*os.File{files[0], files[1], files[2], outerFar, innerFar},
 		// A group of its own, so that a kill of the wrapper's group spares it.
 		Sys: &syscall.SysProcAttr{Setpgid: true},
@@ -60,6 +62,19 @@ func (t *Tree) start(s spec, files [3]*os.File) error {
 	}
 	go t.follow()
 	return nil
+}
+
+// runMark is what of a command's environment tells whose it is. The supervisors
+// have it too: as long as they live the tree is not gone, whatever the command
+// did to its own environment.
+func runMark(env []string) []string {
+	mark := []string{}
+	for _, variable := range env {
+		if strings.HasPrefix(variable, provider.RunVariable+"=") {
+			mark = append(mark, variable)
+		}
+	}
+	return mark
 }
 
 // awaitStart asks the inner supervisor for the command and reads the answer.
