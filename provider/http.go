@@ -30,19 +30,19 @@ func newHTTPClient() *http.Client {
 	}
 }
 
-// exchange makes a call and reads the answer whole.
-func exchange(client *http.Client, request *http.Request) (status int, header http.Header, body []byte, err error) {
+// exchange makes a call and reads the answer whole, if it is no longer than so many bytes.
+func exchange(client *http.Client, request *http.Request, atMost int64) (status int, header http.Header, body []byte, err error) {
 	response, err := client.Do(request)
 	if err != nil {
 		return 0, nil, nil, &Error{Kind: kindOfTransport(err), Cause: err}
 	}
 	defer response.Body.Close()
-	body, err = io.ReadAll(io.LimitReader(response.Body, answerBytes+1))
+	body, err = io.ReadAll(io.LimitReader(response.Body, atMost+1))
 	if err != nil {
 		return 0, nil, nil, &Error{Kind: kindOfTransport(err), Cause: err}
 	}
-	if len(body) > answerBytes {
-		return 0, nil, nil, &Error{Kind: KindMalformed, Cause: fmt.Errorf("the answer is longer than %d bytes", answerBytes)}
+	if int64(len(body)) > atMost {
+		return 0, nil, nil, &Error{Kind: KindMalformed, Cause: fmt.Errorf("the answer is longer than %d bytes", atMost)}
 	}
 	return response.StatusCode, response.Header, body, nil
 }

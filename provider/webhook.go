@@ -91,7 +91,7 @@ func (w *Webhook) call(ctx context.Context, verb, id string) (Answer, error) {
 	request.Header.Set(TimestampHeader, stamp)
 	request.Header.Set(NonceHeader, nonce)
 	request.Header.Set(SignatureHeader, SignWebhookRequest(w.secret, target.EscapedPath(), stamp, nonce, body))
-	status, header, answer, err := exchange(w.client, request)
+	status, header, answer, err := exchange(w.client, request, answerBytes)
 	if err != nil {
 		return Answer{}, err
 	}
