@@ -4,22 +4,26 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
-	"strings"
+	"regexp"
+	"slices"
 )
 
 // SecretPrefix is how the environment variables begin that a configuration may name: no other secret of the service is
 // sent to whom a configuration names.
 const SecretPrefix = "BERTH_PROVIDER_"
 
+var secretName = regexp.MustCompile("^" + SecretPrefix + "[A-Z0-9_]+$")
+
 // config is the part "provider" of an environment's configuration.
 type config struct {
-	Kind         string `json:"kind"`
-	Name         string `json:"name"` // as in the leases; the kind unless given
-	URL          string `json:"url"`
-	SecretEnv    string `json:"secretEnv"`
-	APIKeyEnv    string `json:"apiKeyEnv"`
-	Organization string `json:"organizationId"`
+	Kind         string
+	Name         string // as in the leases; the kind unless given
+	URL          string
+	SecretEnv    string
+	APIKeyEnv    string
+	Organization string
 }
 
 // ConfigError is a setting that is missing, unknown or contradicts another.
@@ -51,15 +55,34 @@ func readConfig(environment json.RawMessage) (c config, found bool, err error) {
 	if len(whole.Provider) == 0 || string(whole.Provider) == "null" {
 		return c, false, nil
 	}
-	decoder := json.NewDecoder(strings.NewReader(string(whole.Provider)))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&c); err != nil {
-		return c, true, &ConfigError{"provider", "does not read: it has kind, name, url, secretEnv, apiKeyEnv and organizationId, all texts"}
+	if err := decodeConfig(whole.Provider, &c); err != nil {
+		return c, true, err
 	}
 	if c.Name == "" {
 		c.Name = c.Kind
 	}
 	return c, true, nil
+}
+
+// decodeConfig is told the name of what does not belong there, and never its value, which may be a secret in a wrong place.
+func decodeConfig(part json.RawMessage, c *config) error {
+	var settings map[string]json.RawMessage
+	if json.Unmarshal(part, &settings) != nil {
+		return &ConfigError{"provider", "is no object"}
+	}
+	for key, into := range map[string]*string{
+		"kind": &c.Kind, "name": &c.Name, "url": &c.URL, "secretEnv": &c.SecretEnv, "apiKeyEnv": &c.APIKeyEnv,
+		"organizationId": &c.Organization,
+	} {
+		if value, set := settings[key]; set && json.Unmarshal(value, into) != nil {
+			return &ConfigError{"provider." + key, "is no text"}
+		}
+		delete(settings, key)
+	}
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		return &ConfigError{"provider." + key, "is unknown: there are kind, name, url, secretEnv, apiKeyEnv and organizationId"}
+	}
+	return nil
 }
 
 func (c config) check() error {
@@ -88,8 +111,11 @@ func (c config) only(kind string, others map[string]string) error {
 			return &ConfigError{"provider." + key, "means nothing for the kind " + kind + ": leave it out"}
 		}
 	}
-	if c.Name == "local" {
+	switch {
+	case c.Name == "local":
 		return &ConfigError{"provider.name", "is local, which never proves anything: choose another"}
+	case (c.Name == ProcessName) != (kind == ProcessName):
+		return &ConfigError{"provider.name", "must be process for the kind process, and for no other: leave it out, or choose another"}
 	}
 	return nil
 }
@@ -99,8 +125,8 @@ func (c config) reaches(key, variable string) error {
 	if _, err := checkURL(c.URL); err != nil {
 		return &ConfigError{"provider.url", err.Error()}
 	}
-	if !strings.HasPrefix(variable, SecretPrefix) {
-		return &ConfigError{"provider." + key, "is not the name of an environment variable that begins with " + SecretPrefix}
+	if !secretName.MatchString(variable) {
+		return &ConfigError{"provider." + key, "is not the name of an environment variable: " + SecretPrefix + " and then capital letters, digits or _"}
 	}
 	return nil
 }

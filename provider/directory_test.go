@@ -12,7 +12,12 @@ func TestASettingThatCannotWorkIsNamed(t *testing.T) {
 	for config, key := range map[string]string{
 		`[]`:                     "provider",
 		`{"provider":"webhook"}`: "provider",
-		`{"provider":{"kind":"webhook","url":"https://a.example","secret":"s3cret"}}`: "provider",
+		`{"provider":{"kind":"webhook","url":"https://a.example","secret":"s3cret"}}`: "provider.secret",
+		`{"provider":{"kind":7}}`:                       "provider.kind",
+		`{"provider":{"kind":"process","name":"acme"}}`: "provider.name",
+		`{"provider":{"kind":"webhook","name":"process","url":"https://a.example","secretEnv":"BERTH_PROVIDER_A"}}`: "provider.name",
+		`{"provider":{"kind":"webhook","url":"https://a.example","secretEnv":"BERTH_PROVIDER_"}}`:                   "provider.secretEnv",
+		`{"provider":{"kind":"webhook","url":"https://a.example","secretEnv":"BERTH_PROVIDER_A=s3cret"}}`:           "provider.secretEnv",
 		`{"provider":{}}`:                                           "provider.kind",
 		`{"provider":{"kind":"aws"}}`:                               "provider.kind",
 		`{"provider":{"kind":"webhook"}}`:                           "provider.url",
