@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"berth/api"
 	"berth/authority"
 	"berth/db/dbtest"
@@ -34,18 +36,32 @@ type Server struct {
 // New starts a service for the length of the test.
 func New(t testing.TB) *Server {
 	t.Helper()
+	return serve(t, dbtest.New(t), nil)
+}
+
+// NewSmall starts a service that has so few connections for all requests, and one for renewals, as `berth serve` has.
+func NewSmall(t testing.TB, connections int32) *Server {
+	t.Helper()
 	database := dbtest.New(t)
+	return serve(t, database, database.Open(t, connections), authority.WithRenewalPool(database.Open(t, 1)))
+}
+
+// serve starts a service on the pool, or on the database's own if that is nil.
+func serve(t testing.TB, database *dbtest.Database, pool *pgxpool.Pool, options ...authority.Option) *Server {
+	t.Helper()
 	store, err := snapshot.OpenFileStore(t.TempDir())
 	if err != nil {
 		t.Fatalf("apitest: %v", err)
 	}
 	log := slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	var options []authority.Option
 	if dbtest.Pooled() {
 		options = append(options, authority.WithPolling())
 	}
+	if pool == nil {
+		pool = database.Pool
+	}
 	s := &Server{
-		Database: database, Service: authority.New(database.Pool, store, log, options...), OperatorToken: authority.GenerateSecret(),
+		Database: database, Service: authority.New(pool, store, log, options...), OperatorToken: authority.GenerateSecret(),
 		t: t, contract: loadContract(t),
 	}
 	ctx := context.Background()
