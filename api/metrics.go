@@ -8,6 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"berth/authority"
 )
 
 // metrics counts requests by route, status and code. A route is its pattern, so that ids do not multiply the series.
@@ -37,7 +39,10 @@ func newMetrics(version string) *metrics {
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)
-	m.registry.MustRegister(m.requests, m.seconds, m.problems, build,
+	retries := prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "berth_database_retries_total", Help: "Transactions that were run again because another one stood in their way.",
+	}, func() float64 { return float64(authority.Retries()) })
+	m.registry.MustRegister(m.requests, m.seconds, m.problems, build, retries,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

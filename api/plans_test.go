@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"berth/db/dbtest"
 )
 
 // A statement without a fitting index is fast on a test's few rows and ruins an installation of years. So the steps of a
@@ -15,6 +17,7 @@ import (
 // to give for it: whatever statement, function, trigger or constraint they were for.
 func TestTheCostOfATenureDoesNotGrowWithHistory(t *testing.T) {
 	t.Parallel()
+	dbtest.DirectOnly(t, "it counts at the end of the service's own sessions, and looks at plans that are kept")
 	const past, enough = 5000, 1000
 	s := newScene(t)
 	workspace, sibling, ended, lease := endedWriter(s)

@@ -94,6 +94,10 @@ func (noProviders) For(string, json.RawMessage) (provider.Provider, error) {
 	return nil, provider.ErrUnknownProvider
 }
 
+// Retries counts the transactions that this program ran again since it started, because another one had stood in their
+// way.
+func Retries() int64 { return db.Retries() }
+
 // inTx runs do in one READ COMMITTED transaction. The whole of do is run again when the database
 // asks for it (a deadlock, a serialization failure), so do must not keep what an earlier try learned.
 func (s *Service) inTx(ctx context.Context, do func(tx pgx.Tx) error) error {
