@@ -139,7 +139,7 @@ func (s *Service) putEmptySnapshot(ctx context.Context, company, workspace uuid.
 	id := newID()
 	key := snapshot.Key(company, workspace, epoch, id)
 	if err := s.store.Put(ctx, key, bytes.NewReader(archive), summary.Digest()); err != nil {
-		return db.InsertSnapshotParams{}, storeError("store an empty snapshot", err)
+		return db.InsertSnapshotParams{}, s.storeError(ctx, "store an empty snapshot", err)
 	}
 	provider := storeProvider
 	return db.InsertSnapshotParams{
@@ -149,10 +149,15 @@ func (s *Service) putEmptySnapshot(ctx context.Context, company, workspace uuid.
 	}, nil
 }
 
-// storeError tells a store that is full, and so may answer later, from one that failed.
-func storeError(doing string, err error) error {
-	if errors.Is(err, snapshot.ErrStoreFull) {
+// storeError tells a store that is full or out of reach, and so may answer later, from one that failed.
+func (s *Service) storeError(ctx context.Context, doing string, err error) error {
+	switch {
+	case errors.Is(err, snapshot.ErrStoreFull):
+		s.log.WarnContext(ctx, "the snapshot store is full", "doing", doing, "error", err)
 		return ErrUnavailable.Say("The snapshot store is full; the call is safe to repeat once there is room.")
+	case errors.Is(err, snapshot.ErrStoreUnavailable):
+		s.log.WarnContext(ctx, "the snapshot store is out of reach", "doing", doing, "error", err)
+		return ErrUnavailable.Say("The snapshot store is out of reach; the call is safe to repeat.")
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }

@@ -25,11 +25,11 @@ func (s *Service) copySnapshot(ctx context.Context, from db.Snapshot, workspace 
 		return db.InsertSnapshotParams{}, ErrSnapshotUnavailable.Say("The snapshot's content is missing from the store.")
 	}
 	if err != nil {
-		return db.InsertSnapshotParams{}, fmt.Errorf("open a snapshot to copy it: %w", err)
+		return db.InsertSnapshotParams{}, s.storeError(ctx, "open a snapshot to copy it", err)
 	}
 	defer content.Close() //nolint:errcheck // it was only read
 	if err := s.store.Put(ctx, key, content, snapshot.Digest{Size: *from.Size, SHA256: *from.Sha256}); err != nil {
-		return db.InsertSnapshotParams{}, storeError("copy a snapshot", err)
+		return db.InsertSnapshotParams{}, s.storeError(ctx, "copy a snapshot", err)
 	}
 	return db.InsertSnapshotParams{
 		ID: id, CompanyID: from.CompanyID, WorkspaceID: workspace, Epoch: epoch, ParentSnapshotID: &from.ID, State: "committed",

@@ -142,8 +142,11 @@ func (s *Service) putContent(ctx context.Context, key string, content io.Reader,
 	if errors.As(err, &mismatch) {
 		return ErrSnapshotContent.Say("The content is not what was announced: %s.", mismatch)
 	}
+	if errors.Is(err, snapshot.ErrObjectTooLarge) {
+		return ErrSnapshotContent.Say("The snapshot store takes no archive of %d bytes.", want.Size)
+	}
 	if err != nil {
-		return storeError("store a snapshot", err)
+		return s.storeError(ctx, "store a snapshot", err)
 	}
 	return nil
 }
@@ -173,7 +176,7 @@ func (s *Service) CommitSnapshot(ctx context.Context, by Principal, f Fence, id 
 	case errors.Is(err, snapshot.ErrNotFound):
 		return Snapshot{}, s.commitRefusal(ctx, by, f)
 	case err != nil:
-		return Snapshot{}, fmt.Errorf("look for a snapshot's content: %w", err)
+		return Snapshot{}, s.storeError(ctx, "look for a snapshot's content", err)
 	case size != *row.Size:
 		return Snapshot{}, ErrSnapshotIncomplete
 	}
@@ -314,7 +317,7 @@ func (s *Service) OpenSnapshot(ctx context.Context, by Principal, workspace, id 
 		return nil, Snapshot{}, ErrSnapshotUnavailable.Say("The snapshot's content is missing from the store.")
 	}
 	if err != nil {
-		return nil, Snapshot{}, fmt.Errorf("open a snapshot: %w", err)
+		return nil, Snapshot{}, s.storeError(ctx, "open a snapshot", err)
 	}
 	return content, snapshotOf(row), nil
 }

@@ -66,6 +66,18 @@ func (d *digestWriter) Write(p []byte) (int, error) {
 
 func (d *digestWriter) digest() Digest { return Digest{Size: d.size, SHA256: sumHex(d.hash)} }
 
+// match compares what passed through with what was announced. The writer of more than that stopped one byte later.
+func (d *digestWriter) match(name string, want Digest) error {
+	got := d.digest()
+	if got.Size > want.Size {
+		got.SHA256 = ""
+	}
+	if got != want {
+		return &MismatchError{Name: name, Want: want, Got: got}
+	}
+	return nil
+}
+
 func sumHex(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
 
 // copyBufferSize is the unit in which content moves, and so how often a cancelled context is noticed.
@@ -94,12 +106,5 @@ func copyDigest(ctx context.Context, name string, w io.Writer, content io.Reader
 	if _, err := io.CopyBuffer(writerOnly{out}, from, make([]byte, copyBufferSize)); err != nil {
 		return err
 	}
-	got := out.digest()
-	if got.Size > want.Size {
-		got.SHA256 = ""
-	}
-	if got != want {
-		return &MismatchError{Name: name, Want: want, Got: got}
-	}
-	return nil
+	return out.match(name, want)
 }

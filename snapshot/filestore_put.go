@@ -100,9 +100,14 @@ func readMarker(root *os.Root) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the marker of the snapshot store: %w", err)
 	}
+	return parseMarker(text, root.Name())
+}
+
+// parseMarker reads the content of a marker of the store that has the given name.
+func parseMarker(text []byte, store string) (string, error) {
 	id := strings.TrimSuffix(string(text), "\n")
 	if err := checkMarker(id); err != nil {
-		return "", fmt.Errorf("the marker of the snapshot store %s is damaged: %w", root.Name(), err)
+		return "", fmt.Errorf("the marker of the snapshot store %s is damaged: %w", store, err)
 	}
 	return id, nil
 }
@@ -145,8 +150,15 @@ func (s *FileStore) WriteMarker(ctx context.Context, id string) error {
 
 func sameMarker(root *os.Root, id string) error {
 	present, err := readMarker(root)
-	if err == nil && present != id {
-		err = fmt.Errorf("%w: %q, not %q; point %s at the right store", ErrOtherMarker, present, id, StoreVariable)
+	if err != nil {
+		return err
 	}
-	return err
+	return compareMarkers(present, id)
+}
+
+func compareMarkers(present, id string) error {
+	if present != id {
+		return fmt.Errorf("%w: %q, not %q; point %s at the right store", ErrOtherMarker, present, id, StoreVariable)
+	}
+	return nil
 }

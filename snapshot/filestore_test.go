@@ -23,7 +23,7 @@ func openFileStore(tb testing.TB) snapshot.Store {
 
 func openFileStoreIn(tb testing.TB, directory string) snapshot.Store {
 	tb.Helper()
-	store, err := snapshot.OpenStore("file://" + directory)
+	store, err := snapshot.OpenStore("file://"+directory, os.Getenv)
 	must(tb, err)
 	return store
 }
@@ -100,7 +100,7 @@ const (
 
 func init() {
 	childRoles[childPutHalf] = func(args []string) (string, error) {
-		store, err := snapshot.OpenStore("file://" + args[0])
+		store, err := snapshot.OpenStore("file://"+args[0], os.Getenv)
 		if err != nil {
 			return "", err
 		}
@@ -112,7 +112,7 @@ func init() {
 		return "", store.Put(context.Background(), someKey, content, digestOf(generation(1)))
 	}
 	childRoles[childPutForever] = func(args []string) (string, error) {
-		store, err := snapshot.OpenStore("file://" + args[0])
+		store, err := snapshot.OpenStore("file://"+args[0], os.Getenv)
 		for i := 0; err == nil; i++ {
 			content := generation(i % 256)
 			err = store.Put(context.Background(), someKey, bytes.NewReader(content), digestOf(content))

@@ -118,7 +118,7 @@ func fillStore(args []string) (string, error) {
 	if err := mountSmall(directory); err != nil {
 		return fmt.Sprintf("skip: cannot mount: %v", err), nil
 	}
-	store, err := snapshot.OpenStore("file://" + directory)
+	store, err := snapshot.OpenStore("file://"+directory, os.Getenv)
 	if err != nil {
 		return "", err
 	}

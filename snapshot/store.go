@@ -23,6 +23,10 @@ var (
 	ErrOtherMarker = errors.New("the snapshot store carries the marker of another installation")
 	// ErrStoreFull means that the store has no room left. Nothing of the object was kept; the call may succeed later.
 	ErrStoreFull = errors.New("the snapshot store is full")
+	// ErrStoreUnavailable means that the store is out of reach or too busy; the call may succeed later.
+	ErrStoreUnavailable = errors.New("the snapshot store is out of reach")
+	// ErrObjectTooLarge means that the store cannot hold an object of that size.
+	ErrObjectTooLarge = errors.New("too large for the snapshot store")
 	// ErrInvalidKey means that a key is not of the form that Key makes.
 	ErrInvalidKey = errors.New("invalid snapshot store key")
 )
@@ -63,7 +67,9 @@ type Object struct {
 }
 
 // OpenStore opens the store that a BERTH_SNAPSHOT_URL names. file:///path is a directory, made when it is missing.
-func OpenStore(location string) (Store, error) {
+// s3://bucket/prefix?endpoint=URL&region=NAME&pathStyle=BOOL is a bucket, whose keys and, unless the URL names it, region
+// getenv knows; nothing is asked of it yet.
+func OpenStore(location string, getenv func(string) string) (Store, error) {
 	parsed, err := url.Parse(location)
 	if err != nil {
 		// The parser's error would repeat the URL, which may hold a secret.
@@ -79,7 +85,7 @@ func OpenStore(location string) (Store, error) {
 		}
 		return OpenFileStore(parsed.Path)
 	case "s3":
-		return nil, storeURLError("this build has no support for s3 yet; use a file:/// URL")
+		return openS3Store(parsed, getenv, s3Tuning{partSize: s3PartSize, patience: s3Patience})
 	case "":
 		return nil, storeURLError("it has no scheme")
 	default:

@@ -29,7 +29,7 @@ type serveCommand struct {
 	DatabaseURL    string    `placeholder:"URL" help:"A Postgres of yours, for the role berth. Without it: a private server in the data directory."`
 	MigrateURL     string    `placeholder:"URL" help:"The same database for the role that owns the schema; it is migrated at the start."`
 	DatabasePooler db.Pooler `enum:"none,transaction" default:"none" placeholder:"KIND" help:"What stands before --database-url: none, or transaction for a pooler like PgBouncer in transaction mode; ${default} unless given."`
-	SnapshotURL    string    `placeholder:"URL" help:"Where snapshots are kept: file:///absolute/path. Without it: in the data directory."`
+	SnapshotURL    string    `placeholder:"URL" help:"Where snapshots are kept: file:///absolute/path or s3://bucket/prefix?endpoint=URL. Without it: in the data directory."`
 	OperatorToken  string    `placeholder:"SECRET" help:"The operator token. Without it: one is made at the first start, and kept in the data directory."`
 
 	SilentAfter time.Duration `default:"2m" placeholder:"DURATION" help:"How long a writer may not be heard of before it counts as silent; ${default} unless given. Silence frees nothing."`
@@ -130,7 +130,7 @@ func (c serveCommand) openStore(dataDir string) (snapshot.Store, error) {
 	if location == "" {
 		location = fileURL(dataDir, snapshotsDir)
 	}
-	return snapshot.OpenStore(location)
+	return snapshot.OpenStore(location, os.Getenv)
 }
 
 func (c serveCommand) logger(w io.Writer) *slog.Logger {
