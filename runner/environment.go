@@ -61,16 +61,19 @@ func (e Environment) Apply(base []string) []string {
 // tokenFile is where the newest token of a run can be read, by this user alone.
 type tokenFile struct{ dir string }
 
+// tokenDirPrefix begins the name of each directory with a run's token.
+const tokenDirPrefix = "berth-run-"
+
 // newTokenFile makes the file in a directory of its own, outside the workspace:
-// what is in there is saved. A run that is killed leaves it; its token then lives
-// for a day at most.
+// what is in there is saved. A run that is killed leaves it, for removeLeftovers;
+// its token then lives for a day at most.
 func newTokenFile(in, token string) (tokenFile, error) {
 	if in == "" {
 		in = os.Getenv("XDG_RUNTIME_DIR")
 	}
-	dir, err := os.MkdirTemp(in, "berth-run-") // mode 0700
+	dir, err := os.MkdirTemp(in, tokenDirPrefix) // mode 0700
 	if err != nil {
-		if dir, err = os.MkdirTemp("", "berth-run-"); err != nil {
+		if dir, err = os.MkdirTemp("", tokenDirPrefix); err != nil {
 			return tokenFile{}, fmt.Errorf("make a file for the run's token: %w", err)
 		}
 	}

@@ -97,7 +97,7 @@ func (s *session) hostEnvironment(ctx context.Context, tree provider.ProcessTree
 			break
 		}
 	}
-	key := "host-" + tree.Host // of several runs at once on a new host, one makes it
+	key := uuid.NewString() // of many tries one makes it; of two runs at once on a new host both may, which harms nobody
 	made, err := brief(ctx, s.caller, "register this host", func(ctx context.Context) (*client.Environment, error) {
 		reply, err := s.caller.api.CreateEnvironmentWithResponse(ctx, &client.CreateEnvironmentParams{IdempotencyKey: &key},
 			client.EnvironmentCreate{Name: name, Driver: client.EnvironmentDriverLocal})

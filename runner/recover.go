@@ -34,7 +34,8 @@ type Recovered struct {
 }
 
 // errNothingProven means that a run has no machine that could be proven stopped.
-var errNothingProven = errors.New("no machine of the run is registered, so nothing proves that it stopped")
+var errNothingProven = errors.New("no machine of the run is registered, so nothing proves that it stopped: " +
+	"add --accept-risk if you know that nothing of it is left")
 
 // Do proves that the run's processes are gone from this host, ends the run, and saves its directory. Each step may be
 // repeated, so a recovery that was cut off is made again.
@@ -91,12 +92,13 @@ func (r Recover) recover(ctx context.Context, s *session, marker Marker) error {
 	if err != nil {
 		return err
 	}
+	holds := s.workspace.Authority.WriterRunID != nil && *s.workspace.Authority.WriterRunID == marker.RunID
+	if holds && machines == 0 && !r.AcceptRisk {
+		return errNothingProven
+	}
 	token, err := r.openRecovery(ctx, s)
 	if refusedWith(err, lostCodes...) {
 		return &LostError{Refusal: refusalIn(err)}
-	}
-	if machines == 0 && !r.AcceptRisk {
-		return errNothingProven
 	}
 	if refusedWith(err, codeRecoveryNeedsStop) && run.FinishedAt == nil && (r.AcceptRisk || !missesProof(err)) {
 		if err := s.endOrphan(ctx); err != nil {

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"fmt"
+	"time"
 
 	client "berth/clients/go"
 	"berth/provider"
@@ -47,7 +48,7 @@ func (r Recover) prove(ctx context.Context, s *session) (machines int, err error
 
 // proveGone brings the receipt of one process tree, if this host may speak for it.
 func (s *session) proveGone(ctx context.Context, here *provider.Process, lease client.EnvironmentLease) error {
-	said, err := here.State(ctx, *lease.ProviderLeaseID)
+	said, err := stateKnown(ctx, here, *lease.ProviderLeaseID)
 	if err != nil {
 		s.note("this host cannot speak for the run's processes (%s)", provider.KindOf(err))
 		return nil
@@ -70,4 +71,28 @@ func (s *session) proveGone(ctx context.Context, here *provider.Process, lease c
 		s.note("proven: %s", said.Word)
 	}
 	return err
+}
+
+// knowWithin is how long a host may leave open what became of a tree, as it does while processes come and go faster than
+// they can be read, and knowAgain is how often it is asked.
+const (
+	knowWithin = 15 * time.Second
+	knowAgain  = 100 * time.Millisecond
+)
+
+// stateKnown asks until the host knows, or has had long enough.
+func stateKnown(ctx context.Context, here *provider.Process, id string) (provider.Answer, error) {
+	enough, cancel := context.WithTimeout(ctx, knowWithin)
+	defer cancel()
+	for {
+		said, err := here.State(ctx, id)
+		if err != nil || said.State != provider.StateUnknown {
+			return said, err
+		}
+		select {
+		case <-time.After(knowAgain):
+		case <-enough.Done():
+			return said, nil
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/google/uuid"
@@ -138,6 +139,7 @@ func (s *session) createRun(ctx context.Context, issue *client.Issue, agent uuid
 	if s.tokens, err = newTokenFile(s.tokensIn, created.Token); err != nil {
 		return err
 	}
+	removeLeftovers(filepath.Dir(s.dir.Path()), filepath.Dir(s.tokens.dir))
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

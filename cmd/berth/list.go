@@ -24,6 +24,7 @@ type listCommand struct {
 	Runs         listRunsCommand         `cmd:"" help:"The heartbeat runs of a company."`
 	Leases       listLeasesCommand       `cmd:"" help:"The environment leases of a company."`
 	Snapshots    listSnapshotsCommand    `cmd:"" help:"The snapshots of a workspace."`
+	Queue        listQueueCommand        `cmd:"" help:"The runs that wait for a task's workspace, in their order."`
 }
 
 // listFlags are what all lists have.

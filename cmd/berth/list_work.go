@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"time"
 
 	client "berth/clients/go"
 )
@@ -160,6 +161,39 @@ func (c listSnapshotsCommand) Run(ctx context.Context, stdout io.Writer) error {
 				snapshot.ID.String(), strconv.FormatInt(snapshot.Epoch, 10), string(snapshot.State),
 				numberOrNone(snapshot.FileCount), numberOrNone(snapshot.Size), shortTime(snapshot.CreatedAt), textOrNone(snapshot.Name),
 			}
+		},
+	})
+}
+
+type listQueueCommand struct {
+	listFlags
+	companyFlags
+	Issue string `arg:"" help:"The task, by identifier or id."`
+}
+
+// Run prints the line of a task's workspace. Of tasks that the caller may not read only the position is known.
+func (c listQueueCommand) Run(ctx context.Context, stdout io.Writer) error {
+	s, err := c.open()
+	if err != nil {
+		return err
+	}
+	issue, err := s.issueID(ctx, c.Issue)
+	if err != nil {
+		return err
+	}
+	places := pages[client.Place](func(limit *int64, cursor *string) (*http.Response, error) {
+		return s.ListReservationQueue(ctx, issue, &client.ListReservationQueueParams{Limit: limit, Cursor: cursor})
+	})
+	return show(stdout, c.listFlags, places, columns[client.Place]{
+		[]string{"POSITION", "RUN", "TASK", "SINCE", "LAST ASKED"},
+		func(p client.Place) []string {
+			row := []string{strconv.FormatInt(p.Position, 10), idOrNone(p.RunID), idOrNone(p.IssueID), none, none}
+			for i, at := range []*time.Time{p.ArrivedAt, p.LastPolledAt} {
+				if at != nil {
+					row[3+i] = shortTime(*at)
+				}
+			}
+			return row
 		},
 	})
 }

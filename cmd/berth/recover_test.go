@@ -129,3 +129,36 @@ func TestARecoveryThatIsKilledIsMadeAgain(t *testing.T) {
 		t.Errorf("the next run: %d %q %s", next.code, next.stdout, next.stderr)
 	}
 }
+
+func TestThoseWhoWaitAreListedInTheirOrder(t *testing.T) {
+	t.Parallel()
+	s := task(t, "LINE")
+	reserve(t, s, "LINE-2")
+	waiter := s.begin(t, "run", "--issue", "LINE-3", "--dir", filepath.Join(t.TempDir(), "files"), "--wait", "10m", "--", "true")
+	eventually(t, "the run waits", func() bool { return strings.Contains(s.must(t, "list", "queue", "LINE-3"), "\n1 ") })
+	if err := waiter.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_ = waiter.Wait()
+	if code := waiter.ProcessState.ExitCode(); code != 130 {
+		t.Errorf("an interrupted wait exits with %d", code)
+	}
+	if left := s.must(t, "list", "queue", "LINE-3"); strings.Contains(left, "\n1 ") {
+		t.Errorf("the line is %s", left)
+	}
+}
+
+func TestTwoRecoveriesAtOnceSaveOnce(t *testing.T) {
+	t.Parallel()
+	s := task(t, "TWICE")
+	dir := s.orphan(t, "TWICE-2", "echo precious > a.txt")
+	first, second := s.begin(t, "recover", "--dir", dir), s.begin(t, "recover", "--dir", dir)
+	_, _ = first.Process.Wait()
+	_, _ = second.Process.Wait()
+	if r := s.berth(t, "recover", "--dir", dir); r.code != 0 || !strings.Contains(r.stdout, "nothing of run") {
+		t.Errorf("afterwards: %d %s%s", r.code, r.stdout, r.stderr)
+	}
+	if n := strings.Count(s.must(t, "list", "snapshots", "-c", "TWICE", "TWICE-1"), "committed"); n != 2 {
+		t.Errorf("%d snapshots are committed, want the empty one and the recovered", n)
+	}
+}
