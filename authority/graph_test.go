@@ -109,6 +109,7 @@ func (g *graph) explore(c *crash, state string) {
 			here = reach(c, path)
 		}
 	}
+	here.wantNotClosedInUse(state)
 	here.wantSoundHistory()
 	way := strings.Join(here.leadsOut(here.workspace), ", ")
 	here.wantSoundHistory()
@@ -129,7 +130,7 @@ func reach(c *crash, path []string) *world {
 func TestWhatExplanationsNameAreCallsOfTheAPI(t *testing.T) {
 	t.Parallel()
 	named := map[string]bool{}
-	for _, actions := range pendingActions {
+	for _, actions := range append(slices.Collect(maps.Values(pendingActions)), overdueActions) {
 		for _, name := range actions {
 			named[name] = true
 			if moves[name] == nil {

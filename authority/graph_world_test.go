@@ -28,7 +28,7 @@ type world struct {
 
 func newWorld(c *crash) *world {
 	w := &world{crashYard: c.yard()}
-	w.Service = New(c.pool, c.Service.store, c.log, WithProviders(yard{dir: c.machines})) // in which time passes on its own
+	w.Service = New(c.pool, c.Service.store, c.log, WithPolling(), WithProviders(yard{dir: c.machines})) // in which time passes on its own
 	w.workspace = w.free()
 	w.waiter = w.crashYard.worker(w.boundTask(w.workspace))
 	return w
@@ -54,6 +54,13 @@ func (w *world) state() string {
 		state += " silent!"
 	}
 	return state
+}
+
+// granted makes the run the writer.
+func (w *world) granted(to worker, got Reservation) {
+	w.writer, w.fence = to, Fence{WorkspaceID: w.workspace, RunID: to.RunID, Epoch: got.Workspace.Authority.Epoch}
+	w.lease, w.recoverer, w.silent = uuid.Nil, nil, false
+	WithSilentAfter(DefaultSilentAfter)(w.Service)
 }
 
 // hold leases a machine for the writer, which is to have one at most.
@@ -94,8 +101,7 @@ var graphSteps = map[string]func(w *world){
 	"reserve": func(w *world) {
 		next := w.crashYard.worker(w.boundTask(w.workspace))
 		if got, err := w.reserve(next); err == nil {
-			w.writer, w.fence = next, Fence{WorkspaceID: w.workspace, RunID: next.RunID, Epoch: got.Workspace.Authority.Epoch}
-			w.lease, w.recoverer, w.silent = uuid.Nil, nil, false
+			w.granted(next, got)
 		}
 	},
 	"mark dirty": func(w *world) { _, _ = w.MarkDirty(w.t.Context(), w.writer.Principal, w.fence) },
@@ -133,7 +139,14 @@ var graphSteps = map[string]func(w *world){
 		_, err := w.CleanUpLeases(w.t.Context())
 		w.wantNoError("clean up", err)
 	},
-	"wait": func(w *world) { w.gone(w.waiter) },
+	"wait": func(w *world) {
+		in := ReserveInput{IssueID: w.waiter.task, RunID: w.waiter.RunID, WaitSeconds: 60}
+		got, turn, err := w.ReserveOrWait(w.t.Context(), w.waiter.Principal, in, Once{}, nil)
+		if turn.Leave(); turn == nil && err == nil {
+			w.granted(w.waiter, got)
+			w.waiter = w.crashYard.worker(w.boundTask(w.workspace))
+		}
+	},
 	"stop waiting": func(w *world) {
 		w.wantNoError("leave the line", w.LeaveQueue(w.t.Context(), w.waiter.Principal, w.waiter.task, w.waiter.RunID))
 	},
