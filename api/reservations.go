@@ -62,20 +62,20 @@ type Explanation struct {
 
 // ExplainQuery is a ReserveRequest as a query.
 type ExplainQuery struct {
-	RunID               uuid.UUID `query:"runId" format:"uuid" required:"true"`
-	AgentID             QueryID   `query:"agentId"`
-	EnvironmentID       QueryID   `query:"environmentId"`
-	ProjectID           QueryID   `query:"projectId"`
-	ProjectWorkspaceID  QueryID   `query:"projectWorkspaceId"`
-	ExistingWorkspaceID QueryID   `query:"existingWorkspaceId"`
-	Source              string    `query:"source" maxLength:"10000" doc:"A JSON object."`
-	ExpectedEpoch       QueryInt  `query:"expectedEpoch" minimum:"0" maximum:"9007199254740991"`
+	RunID               QueryID  `query:"runId" doc:"Without it a run asks for itself, and everybody else for a run that would begin now, of an agent that may read the workspace."`
+	AgentID             QueryID  `query:"agentId"`
+	EnvironmentID       QueryID  `query:"environmentId"`
+	ProjectID           QueryID  `query:"projectId"`
+	ProjectWorkspaceID  QueryID  `query:"projectWorkspaceId"`
+	ExistingWorkspaceID QueryID  `query:"existingWorkspaceId"`
+	Source              string   `query:"source" maxLength:"10000" doc:"A JSON object."`
+	ExpectedEpoch       QueryInt `query:"expectedEpoch" minimum:"0" maximum:"9007199254740991"`
 }
 
 func (q ExplainQuery) input(issue uuid.UUID) (authority.ReserveInput, error) {
 	source, err := queryObject("query.source", q.Source)
 	return authority.ReserveInput{
-		IssueID: issue, RunID: q.RunID, AgentID: q.AgentID.pointer(), EnvironmentID: q.EnvironmentID.pointer(),
+		IssueID: issue, RunID: q.RunID.ID, AgentID: q.AgentID.pointer(), EnvironmentID: q.EnvironmentID.pointer(),
 		ProjectID: q.ProjectID.pointer(), ProjectWorkspaceID: q.ProjectWorkspaceID.pointer(),
 		ExistingWorkspaceID: q.ExistingWorkspaceID.pointer(), Source: source.raw(), ExpectedEpoch: q.ExpectedEpoch.pointer(),
 	}, err

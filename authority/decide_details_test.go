@@ -115,3 +115,40 @@ func TestNoRefusalEchoesAnIdThatTheCallerSent(t *testing.T) {
 		}
 	}
 }
+
+// Whoever looks at a workspace that is not free has no run there yet.
+func TestWithoutARunTheExplanationIsForOneThatWouldBeginNow(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	workspace := s.free()
+	task := s.boundTask(workspace)
+	explained := func(by Principal) string {
+		e, err := s.Explain(t.Context(), by, ReserveInput{IssueID: task})
+		s.wantNoError("explain", err)
+		if pending, ok := e.Details.(WriterPending); ok {
+			return pending.State
+		}
+		return e.Detail
+	}
+	if got := explained(s.operator); got != "Nobody is the writer." {
+		t.Errorf("of a free workspace: %s", got)
+	}
+	holder := s.worker(task)
+	fence := s.mustReserve(holder)
+	if got := explained(s.operator); got != "writer_running" {
+		t.Errorf("of one that is held: %s", got)
+	}
+	if got := explained(holder.Principal); got != "The run is the writer." {
+		t.Errorf("to its writer: %s", got)
+	}
+	s.gone(s.worker(s.boundTask(workspace)))
+	_, err := s.Release(t.Context(), holder.Principal, fence, false)
+	s.wantNoError("release", err)
+	if got := explained(s.operator); got != "others_wait" {
+		t.Errorf("of one that others wait for: %s", got)
+	}
+	nowhere, err := s.Explain(t.Context(), s.operator, ReserveInput{IssueID: uuid.New()})
+	if err != nil || nowhere.Code == nil || *nowhere.Code != ErrIssueNotFound.Code {
+		t.Errorf("of no task: %+v, %v", nowhere, err)
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"berth/db"
 )
 
@@ -19,8 +21,12 @@ type Explanation struct {
 }
 
 // Explain answers what Reserve would, from the same decision; nothing is locked, changed or
-// recorded.
+// recorded. Without a RunID a run asks for itself, and everybody else for a run of the task that would begin now, of
+// an agent that may read the workspace.
 func (s *Service) Explain(ctx context.Context, by Principal, in ReserveInput) (Explanation, error) {
+	if in.RunID == uuid.Nil {
+		in.RunID = by.RunID
+	}
 	company, err := s.companyOfIssue(ctx, by, in.IssueID)
 	if errors.Is(err, ErrIssueNotFound) {
 		return explain(refuse(ErrIssueNotFound)), nil
@@ -33,7 +39,25 @@ func (s *Service) Explain(ctx context.Context, by Principal, in ReserveInput) (E
 	if err := reads.Run(ctx, s.pool); err != nil {
 		return Explanation{}, fmt.Errorf("read the facts of a reservation: %w", err)
 	}
-	return explain(decide(queued.answered())), nil
+	facts := queued.answered()
+	if in.RunID == uuid.Nil {
+		facts = facts.ofNewRun()
+	}
+	return explain(decide(facts)), nil
+}
+
+// ofNewRun are the facts as they would be for a run that begins now.
+func (f reservationFacts) ofNewRun() reservationFacts {
+	if f.found.IssueID == nil {
+		return f
+	}
+	running, agent := runRunning, uuid.Nil
+	if f.asked.AgentID != nil {
+		agent = *f.asked.AgentID
+	}
+	f.found.RunID, f.found.RunStatus, f.found.RunAgentID, f.found.RunIssueID = &f.asked.RunID, &running, &agent, f.found.IssueID
+	f.found.ReadableByAgent = true
+	return f
 }
 
 func explain(v verdict) Explanation {
@@ -54,6 +78,9 @@ func explain(v verdict) Explanation {
 // for operators alone.
 func nextActions(r *Refusal) []string {
 	if details, ok := r.Details.(WriterPending); ok {
+		if asked := details.Stop; details.State == "writer_running" && asked != nil && asked.State != "requested" {
+			return append([]string{}, overdueActions...)
+		}
 		return append([]string{}, pendingActions[details.State]...)
 	}
 	return append([]string{}, refusedActions[r.Code]...)
@@ -67,6 +94,10 @@ var pendingActions = map[string][]string{
 	"writer_ended_unproven": {"recordTerminationReceipt", "takeOverWorkspace"},
 	"others_wait":           {"reserveWorkspace", "listReservationQueue", "leaveReservationQueue"},
 }
+
+// overdueActions are the ways on from a writer that goes on beyond the time until which it was asked to stop. What it
+// did not save is kept when its run is marked as ended, for a recovery; a takeover gives it up.
+var overdueActions = []string{"reserveWorkspace", "listReservationQueue", "updateHeartbeatRun", "takeOverWorkspace"}
 
 // refusedActions are the ways on from every other refusal of a reservation.
 var refusedActions = map[Code][]string{

@@ -2591,7 +2591,8 @@ type LeaveReservationQueueParams struct {
 
 // ExplainReservationParams defines parameters for ExplainReservation.
 type ExplainReservationParams struct {
-	RunID               openapi_types.UUID  `form:"runId" json:"runId"`
+	// RunID Without it a run asks for itself, and everybody else for a run that would begin now, of an agent that may read the workspace.
+	RunID               *openapi_types.UUID `form:"runId,omitempty" json:"runId,omitempty"`
 	AgentID             *openapi_types.UUID `form:"agentId,omitempty" json:"agentId,omitempty"`
 	EnvironmentID       *openapi_types.UUID `form:"environmentId,omitempty" json:"environmentId,omitempty"`
 	ProjectID           *openapi_types.UUID `form:"projectId,omitempty" json:"projectId,omitempty"`
@@ -9293,12 +9294,16 @@ func NewExplainReservationRequest(server string, issueID openapi_types.UUID, par
 		// per the OpenAPI spec (e.g. "color=blue,black,brown").
 		var rawQueryFragments []string
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", false, "runId", params.RunID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
+		if params.RunID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "runId", *params.RunID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
 			}
+
 		}
 
 		if params.AgentID != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 
 	"github.com/google/uuid"
 
@@ -14,13 +13,16 @@ import (
 
 type explainCommand struct {
 	outputFlag
+	Name  string `arg:"" optional:"" placeholder:"NAME" help:"Who would come next is asked about: a workspace, by name or id, or a task."`
+	Issue string `placeholder:"ISSUE" help:"A run of this task is asked about."`
 	reservationFlags
 }
 
 // Help is shown by berth explain --help.
 func (explainCommand) Help() string {
 	return "Asks what the reservation would get, by the same rules and without changing anything: the verdict, who holds the " +
-		"workspace, and what would free it. Without --run it asks for the only running run of the task."
+		"workspace, and what would free it. With --issue it asks for the run that --run names, else for the only running run of " +
+		"the task; where there is none, and for a NAME, it asks for a run that would begin now."
 }
 
 // Run prints a verdict. A refusal is an answer too, so its exit code is 0.
@@ -29,17 +31,22 @@ func (c explainCommand) Run(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	issue, request, err := c.request(ctx, s)
+	name, err := c.task(ctx, s)
 	if err != nil {
 		return err
 	}
-	if c.RunID == "" {
-		if request.RunID, err = s.runningRun(ctx, issue); err != nil {
+	issue, request, err := c.request(ctx, s, name)
+	if err != nil {
+		return err
+	}
+	run := idUnlessZero(request.RunID)
+	if run == nil && c.Issue != "" {
+		if run, err = s.onlyRunningRun(ctx, issue); err != nil {
 			return err
 		}
 	}
 	explanation, err := read[client.Explanation](s.ExplainReservation(ctx, issue, &client.ExplainReservationParams{
-		RunID: request.RunID, AgentID: request.AgentID, EnvironmentID: request.EnvironmentID,
+		RunID: run, AgentID: request.AgentID, EnvironmentID: request.EnvironmentID,
 		ExistingWorkspaceID: request.ExistingWorkspaceID, ExpectedEpoch: request.ExpectedEpoch,
 	}))
 	if err != nil {
@@ -72,6 +79,7 @@ func describeAction(operation string) string {
 		"requestStop":              "an operator asks the writer to stop: berth stop",
 		"createRecoveryToken":      "an operator saves what the writer left: berth recover",
 		"recordTerminationReceipt": "an operator brings the provider's receipt of each machine's end (recordTerminationReceipt)",
+		"updateHeartbeatRun":       "an operator marks its run as ended, which keeps what it did not save for a recovery (updateHeartbeatRun)",
 		"releaseWorkspace":         "release the other workspace: berth release",
 		"getTaskWorkspace":         "look at the workspace: berth show workspace",
 		"updateExecutionWorkspace": "reopen the workspace (updateExecutionWorkspace)",
@@ -84,29 +92,58 @@ func describeAction(operation string) string {
 	return printable(operation)
 }
 
-// runningRun is the run that a person means who asks about a task.
-func (s *session) runningRun(ctx context.Context, issue uuid.UUID) (uuid.UUID, error) {
+// task is the task whose workspace is asked about.
+func (c explainCommand) task(ctx context.Context, s *session) (string, error) {
+	switch {
+	case (c.Name == "") == (c.Issue == ""):
+		return "", usageError{errors.New("name a workspace or a task, or a task with --issue")}
+	case c.Issue != "":
+		return c.Issue, nil
+	case looksLikeIssue(c.Name):
+		if issue, err := s.issueID(ctx, c.Name); err == nil {
+			return issue.String(), nil
+		}
+	}
+	id, err := s.workspaceID(ctx, c.Name)
+	if err != nil {
+		return "", err
+	}
+	workspace, err := read[client.ExecutionWorkspace](s.GetExecutionWorkspace(ctx, id))
+	if err != nil {
+		return "", err
+	}
+	one := int64(1)
+	bound, err := read[struct {
+		Items []client.Issue `json:"items"`
+	}](s.ListIssues(ctx, workspace.value.CompanyID, &client.ListIssuesParams{ExecutionWorkspaceID: &id, Limit: &one}))
+	switch {
+	case err != nil:
+		return "", err
+	case len(bound.value.Items) == 0:
+		return "", fmt.Errorf("no task is bound to workspace %s, and so nobody reserves it: berth show workspace %[1]s shows who has it", id)
+	}
+	return bound.value.Items[0].ID.String(), nil
+}
+
+func idUnlessZero(id uuid.UUID) *uuid.UUID {
+	if id == uuid.Nil {
+		return nil
+	}
+	return &id
+}
+
+// onlyRunningRun is the run that a person means who asks about a task, nil where none or several are running.
+func (s *session) onlyRunningRun(ctx context.Context, issue uuid.UUID) (*uuid.UUID, error) {
 	company, err := s.companyID(ctx)
 	if err != nil {
-		return uuid.Nil, err
+		return nil, err
 	}
-	running := client.RunStatusRunning
-	runs := pages[client.HeartbeatRun](func(limit *int64, cursor *string) (*http.Response, error) {
-		return s.ListHeartbeatRuns(ctx, company, &client.ListHeartbeatRunsParams{IssueID: &issue, Status: &running, Limit: limit, Cursor: cursor})
-	})
-	var found []uuid.UUID
-	for run, err := range runs {
-		if err != nil {
-			return uuid.Nil, err
-		}
-		found = append(found, run.value.ID)
+	running, two := client.RunStatusRunning, int64(2)
+	runs, err := read[struct {
+		Items []client.HeartbeatRun `json:"items"`
+	}](s.ListHeartbeatRuns(ctx, company, &client.ListHeartbeatRunsParams{IssueID: &issue, Status: &running, Limit: &two}))
+	if err != nil || len(runs.value.Items) != 1 {
+		return nil, err
 	}
-	switch len(found) {
-	case 1:
-		return found[0], nil
-	case 0:
-		return uuid.Nil, usageError{errors.New("no run of the task is running: name one with --run")}
-	default:
-		return uuid.Nil, usageError{fmt.Errorf("%d runs of the task are running: name one with --run, one of %v", len(found), found)}
-	}
+	return &runs.value.Items[0].ID, nil
 }

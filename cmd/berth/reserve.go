@@ -19,7 +19,6 @@ import (
 // would get.
 type reservationFlags struct {
 	companyFlags
-	Issue         string `required:"" placeholder:"ISSUE" help:"The task, by identifier or id."`
 	RunID         string `name:"run" placeholder:"ID" help:"The run that is to write."`
 	Agent         string `placeholder:"AGENT" help:"Whose run it is, by name or id."`
 	Workspace     string `placeholder:"WORKSPACE" help:"The workspace that the task has to be bound to."`
@@ -27,9 +26,9 @@ type reservationFlags struct {
 	ExpectedEpoch *int64 `placeholder:"N" help:"The epoch that the workspace has to be at."`
 }
 
-// request is the reservation that the flags ask for, and the task.
-func (f reservationFlags) request(ctx context.Context, s *session) (issue uuid.UUID, request client.ReserveRequest, err error) {
-	if issue, err = s.issueID(ctx, f.Issue); err != nil {
+// request is the reservation that the flags ask for, of a task, and the task's id.
+func (f reservationFlags) request(ctx context.Context, s *session, name string) (issue uuid.UUID, request client.ReserveRequest, err error) {
+	if issue, err = s.issueID(ctx, name); err != nil {
 		return issue, request, err
 	}
 	task, err := read[client.Issue](s.GetIssue(ctx, issue))
@@ -53,6 +52,7 @@ func (f reservationFlags) request(ctx context.Context, s *session) (issue uuid.U
 
 type reserveCommand struct {
 	outputFlag
+	Issue string `required:"" placeholder:"ISSUE" help:"The task, by identifier or id."`
 	reservationFlags
 	Wait time.Duration `placeholder:"DURATION" help:"How long to wait in line when another run has the workspace, as in 10m; not at all unless given."`
 	Key  string        `placeholder:"KEY" help:"Idempotency key: repeating the call with it never makes a second reservation."`
@@ -78,7 +78,7 @@ func (c reserveCommand) Run(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	issue, request, err := c.request(ctx, s)
+	issue, request, err := c.request(ctx, s, c.Issue)
 	if err != nil {
 		return err
 	}

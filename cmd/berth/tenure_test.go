@@ -104,7 +104,8 @@ func TestARefusedReservationExitsWith73AndNamesTheHolder(t *testing.T) {
 func TestExplainTellsTheVerdictTheHolderAndTheWayOut(t *testing.T) {
 	t.Parallel()
 	s := task(t, "WHY")
-	refused(t, s.berth(t, "explain", "--issue", "WHY-2"), exitUsage, "no run of the task is running")
+	refused(t, s.berth(t, "explain"), exitUsage, "name a workspace or a task")
+	wants(t, s.must(t, "explain", "--issue", "WHY-2"), "yes: ")
 	held := reserve(t, s, "WHY-2")
 	run := strings.TrimPrefix(held[1], "BERTH_RUN_ID=")
 	wants(t, s.must(t, "explain", "--issue", "WHY-2"), "yes: The run is the writer")
@@ -119,6 +120,24 @@ func TestExplainTellsTheVerdictTheHolderAndTheWayOut(t *testing.T) {
 	if strings.Contains(again, "TOKEN") || !strings.Contains(again, "BERTH_EPOCH=1") {
 		t.Errorf("reserving again printed %q", again)
 	}
+}
+
+// Somebody comes to a workspace that a cancelled job left locked, and knows no more of it than its name.
+func TestThreeCommandsFreeALockByItsName(t *testing.T) {
+	t.Parallel()
+	s := task(t, "LOCK")
+	held := reserve(t, s, "LOCK-2")
+	run := strings.TrimPrefix(held[1], "BERTH_RUN_ID=")
+	lines := strings.Split(strings.TrimSpace(s.must(t, "list", "workspaces", "-c", "LOCK")), "\n")
+	if len(lines) != 2 || !strings.Contains(lines[1], run) {
+		t.Fatalf("the writer is not listed:\n%s", strings.Join(lines, "\n"))
+	}
+	name := strings.Fields(lines[1])[1]
+	for _, known := range []string{name, "LOCK-3", strings.Fields(lines[1])[0]} {
+		wants(t, s.must(t, "explain", known, "-c", "LOCK"), "no: ", "held by run "+run, "next: an operator takes over: berth takeover")
+	}
+	s.must(t, "takeover", name, "-c", "LOCK", "--reason", "the job was cancelled", "--accept-risk")
+	wants(t, s.must(t, "explain", name, "-c", "LOCK"), "yes: Nobody is the writer.")
 }
 
 func TestTakeoverNeedsProofOrTheWordOfAnOperator(t *testing.T) {
