@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"testing"
 	"time"
 
@@ -23,6 +24,8 @@ func TestTheCostOfATenureDoesNotGrowWithHistory(t *testing.T) {
 	workspace, sibling, ended, lease := endedWriter(s)
 	next := s.run(sibling)
 	s.live(past, workspace)
+	path := "/api/execution-workspaces/" + workspace
+	oldTenures, oldEvents := s.deepIn(path+"/tenures", past), s.deepIn(path+"/events", past)
 	s.countReads()
 
 	// A refusal, an explanation, the proof, a handover, a whole tenure and the next, and its history.
@@ -32,7 +35,6 @@ func TestTheCostOfATenureDoesNotGrowWithHistory(t *testing.T) {
 	s.Must(http.MethodPost, "/api/environment-leases/"+lease["id"].(string)+"/termination-receipts", object{
 		"providerLeaseId": lease["providerLeaseId"], "state": "stopped", "kind": "recovery_cleanup", "runId": ended.id,
 	})
-	path := "/api/execution-workspaces/" + workspace
 	claim := func(extra object) object {
 		body := object{"runId": next.id, "epoch": 5 + past}
 		for name, value := range extra {
@@ -57,8 +59,8 @@ func TestTheCostOfATenureDoesNotGrowWithHistory(t *testing.T) {
 		}
 	}
 	s.finish(next, "succeeded", next.token)
-	for _, look := range []string{"", "/tenures", "/snapshots"} {
-		s.Must(http.MethodGet, path+look, nil)
+	for _, look := range []string{path, path + "/tenures", path + "/events", path + "/snapshots", oldTenures, oldEvents} {
+		s.Must(http.MethodGet, look, nil)
 	}
 
 	for table, rows := range s.reads() {
@@ -66,6 +68,22 @@ func TestTheCostOfATenureDoesNotGrowWithHistory(t *testing.T) {
 			t.Errorf("%s gave %d rows, and one tenure needs fewer than %d: is an index missing?", table, rows, enough)
 		}
 	}
+}
+
+// deepIn is the path of the list's part that comes after most of so many items.
+func (s *scene) deepIn(list string, items int) string {
+	s.t.Helper()
+	const most = 200
+	path := fmt.Sprintf("%s?limit=%d", list, most)
+	next := path
+	for range items * 9 / 10 / most {
+		cursor, more := s.Must(http.MethodGet, next, nil)["nextCursor"].(string)
+		if !more {
+			s.t.Fatalf("%s ends too soon", list)
+		}
+		next = path + "&cursor=" + url.QueryEscape(cursor)
+	}
+	return next
 }
 
 // live gives the company so many more tasks, each with a workspace, a run, a machine that stopped, a tenure, and what is

@@ -108,7 +108,7 @@ func (s *Service) finish(ctx context.Context, tx pgx.Tx, by Principal, f finishi
 		}
 	}
 	if holds && by.Role == RoleRun && by.RunID == f.run {
-		if _, err := s.release(ctx, tx, held, releasing{how: "finish", by: by.Actor(), discard: f.in.Discard}); err != nil {
+		if err := s.release(ctx, tx, held, releasing{how: "finish", by: by.Actor(), discard: f.in.Discard}); err != nil {
 			return run, err
 		}
 	}

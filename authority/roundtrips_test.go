@@ -2,6 +2,7 @@ package authority
 
 import (
 	"context"
+	"encoding/json"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -50,7 +51,7 @@ func (s *scene) onTheWire(t *testing.T) *atomic.Int64 {
 
 // The statements are prepared on a connection when they are first used, so each call is counted
 // when it comes for the second time.
-func TestAReservationTakesThreeRoundTripsAndARenewalOne(t *testing.T) {
+func TestAReservationAndAReleaseTakeTwoRoundTripsAndARenewalOne(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	trips := s.onTheWire(t)
@@ -71,9 +72,13 @@ func TestAReservationTakesThreeRoundTripsAndARenewalOne(t *testing.T) {
 		reserve := func(w worker) func() error {
 			return func() error { _, err := s.reserve(w); return err }
 		}
-		count("a reservation of a free workspace", 3, reserve(w))
+		count("a reservation of a free workspace", 2, reserve(w))
 		count("a replay", 3, reserve(w))
 		count("a renewal", 1, func() error { _, err := s.Renew(t.Context(), w.Principal, fence); return err })
+		count("a location", 2, func() error {
+			_, err := s.SetLocation(t.Context(), w.Principal, fence, json.RawMessage(`{"path": "/x"}`))
+			return err
+		})
 		count("a refusal", 2, func() error {
 			_, err := s.reserve(next)
 			s.wantCode("reserve over a writer", err, ErrWriterPending)
@@ -81,6 +86,9 @@ func TestAReservationTakesThreeRoundTripsAndARenewalOne(t *testing.T) {
 		})
 		s.stop(w)
 		s.end(w, "failed")
-		count("a handover", 3, reserve(next))
+		count("a handover", 2, reserve(next))
+		fence = Fence{WorkspaceID: workspace, RunID: next.RunID, Epoch: 5}
+		count("a mark", 2, func() error { _, err := s.MarkDirty(t.Context(), next.Principal, fence); return err })
+		count("a release", 2, func() error { _, err := s.Release(t.Context(), next.Principal, fence, true); return err })
 	}
 }

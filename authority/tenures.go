@@ -117,27 +117,33 @@ func (s *Service) renew(ctx context.Context, by Principal, f Fence) (db.RenewTen
 // MarkDirty records that the writer's files may from now on differ from what is saved. A writer
 // says so before they do, and again before it writes on after it read them for a save.
 func (s *Service) MarkDirty(ctx context.Context, by Principal, f Fence) (Workspace, error) {
-	return s.fenced(ctx, by, f, func(tx db.DBTX, held db.ExecutionWorkspace) (db.ExecutionWorkspace, error) {
-		return s.queries.MarkWorkspaceDirty(ctx, tx, db.MarkWorkspaceDirtyParams{
+	return s.fencedAct(ctx, by, f, func(acts *db.Pipeline, held db.ExecutionWorkspace) (*[]db.ExecutionWorkspace, error) {
+		return db.MarkWorkspaceDirtyStatement.Rows(acts, db.MarkWorkspaceDirtyParams{
 			CompanyID: held.CompanyID, WorkspaceID: f.WorkspaceID, Epoch: f.Epoch, RunID: f.RunID,
-		})
+		}), nil
 	})
 }
 
 // SetLocation records where the writer's files are: any JSON object, or nil for nowhere.
 func (s *Service) SetLocation(ctx context.Context, by Principal, f Fence, location json.RawMessage) (Workspace, error) {
-	return s.fenced(ctx, by, f, func(tx db.DBTX, held db.ExecutionWorkspace) (db.ExecutionWorkspace, error) {
-		return s.queries.SetWorkspaceLocation(ctx, tx, db.SetWorkspaceLocationParams{
+	return s.fencedAct(ctx, by, f, func(acts *db.Pipeline, held db.ExecutionWorkspace) (*[]db.ExecutionWorkspace, error) {
+		return db.SetWorkspaceLocationStatement.Rows(acts, db.SetWorkspaceLocationParams{
 			CompanyID: held.CompanyID, WorkspaceID: f.WorkspaceID, Epoch: f.Epoch, RunID: f.RunID, Location: location,
-		})
+		}), nil
 	})
 }
 
 // Release ends the tenure. Unsaved work refuses it with ErrWorkspaceDirty, unless discard gives the
 // work up; the tenure then keeps on record that there was some.
 func (s *Service) Release(ctx context.Context, by Principal, f Fence, discard bool) (Workspace, error) {
-	return s.fenced(ctx, by, f, func(tx db.DBTX, held db.ExecutionWorkspace) (db.ExecutionWorkspace, error) {
-		return s.release(ctx, tx, held, releasing{how: "release", by: by.Actor(), discard: discard})
+	return s.fencedAct(ctx, by, f, func(acts *db.Pipeline, held db.ExecutionWorkspace) (*[]db.ExecutionWorkspace, error) {
+		release, closing, err := releasing{how: "release", by: by.Actor(), discard: discard}.of(held)
+		if err != nil {
+			return nil, err
+		}
+		freed := db.ReleaseWorkspaceStatement.Rows(acts, release)
+		db.CloseTenureStatement.Rows(acts, closing)
+		return freed, nil
 	})
 }
 
@@ -148,25 +154,34 @@ type releasing struct {
 	discard bool
 }
 
-// release frees a locked workspace and closes the tenure.
-func (s *Service) release(ctx context.Context, tx db.DBTX, held db.ExecutionWorkspace, how releasing) (db.ExecutionWorkspace, error) {
+// of is what frees the locked workspace, and what closes its tenure.
+func (how releasing) of(held db.ExecutionWorkspace) (free db.ReleaseWorkspaceParams, closing db.CloseTenureParams, err error) {
 	if held.Dirty && !how.discard {
-		return held, ErrWorkspaceDirty
+		return free, closing, ErrWorkspaceDirty
 	}
-	freed, err := s.queries.ReleaseWorkspace(ctx, tx, db.ReleaseWorkspaceParams{
+	free = db.ReleaseWorkspaceParams{
 		CompanyID: held.CompanyID, WorkspaceID: held.ID, Epoch: held.Epoch, RunID: *held.WriterRunID, Discard: how.discard,
-	})
-	if err != nil {
-		return held, fmt.Errorf("release: %w", err)
 	}
-	_, err = s.queries.CloseTenure(ctx, tx, db.CloseTenureParams{
+	closing = db.CloseTenureParams{
 		CompanyID: held.CompanyID, WorkspaceID: held.ID, Epoch: held.Epoch, RunID: *held.WriterRunID,
 		EndedHow: how.how, EndedBy: how.by, UnsavedWork: held.Dirty,
-	})
-	if err != nil {
-		return held, fmt.Errorf("close the tenure: %w", err)
 	}
-	return freed, nil
+	return free, closing, nil
+}
+
+// release frees a locked workspace and closes the tenure.
+func (s *Service) release(ctx context.Context, tx db.DBTX, held db.ExecutionWorkspace, how releasing) error {
+	free, closing, err := how.of(held)
+	if err != nil {
+		return err
+	}
+	if _, err := s.queries.ReleaseWorkspace(ctx, tx, free); err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	if _, err := s.queries.CloseTenure(ctx, tx, closing); err != nil {
+		return fmt.Errorf("close the tenure: %w", err)
+	}
+	return nil
 }
 
 // claimedBy refuses whoever is not the run that the fence names: knowing an epoch is not being it.
@@ -186,6 +201,40 @@ func (s *Service) fenced(
 		return Workspace{}, err
 	}
 	return s.underLock(ctx, func() (*db.Transaction, db.ExecutionWorkspace, error) { return s.lockTenure(ctx, by, f) }, do)
+}
+
+// fencedAct is fenced in two round trips: act queues all that is to be done, which then travels with the
+// commit. It returns the statement whose answer is the changed workspace.
+func (s *Service) fencedAct(
+	ctx context.Context, by Principal, f Fence, act func(*db.Pipeline, db.ExecutionWorkspace) (*[]db.ExecutionWorkspace, error),
+) (Workspace, error) {
+	if err := f.claimedBy(by); err != nil {
+		return Workspace{}, err
+	}
+	var changed *db.ExecutionWorkspace
+	err := db.Retry(ctx, func() error {
+		tx, held, err := s.lockTenure(ctx, by, f)
+		if err != nil {
+			return err
+		}
+		var acts db.Pipeline
+		answer, err := act(&acts, held)
+		if err != nil {
+			return errors.Join(err, tx.Rollback(ctx))
+		}
+		if err := tx.CommitAfter(ctx, &acts); err != nil {
+			return err
+		}
+		changed = db.First(answer)
+		return nil
+	})
+	if err != nil {
+		return Workspace{}, err
+	}
+	if changed == nil { // what was locked and tested cannot have changed
+		return Workspace{}, errors.New("a locked workspace was not found by its own epoch")
+	}
+	return workspaceOf(*changed), nil
 }
 
 // underLock runs do in the transaction that lock begins, and commits it.

@@ -49,7 +49,7 @@ func (q *Queries) InsertEvent(ctx context.Context, db DBTX, arg InsertEventParam
 const listEventsByWorkspace = `-- name: ListEventsByWorkspace :many
 SELECT e.id, e.company_id, e.kind, e.workspace_id, e.issue_id, e.run_id, e.epoch, e.actor, e.data, e.at FROM events e
 WHERE e.company_id = $1 AND e.workspace_id = $2::uuid
-  AND ($3::bigint IS NULL OR e.id < $3::bigint)
+  AND e.id < coalesce($3::bigint, 9223372036854775807)
 ORDER BY e.id DESC
 LIMIT $4
 `
@@ -61,6 +61,7 @@ type ListEventsByWorkspaceParams struct {
 	Rows        int32
 }
 
+// Newest first, from the index: without a place to go on from, from the newest there can be.
 func (q *Queries) ListEventsByWorkspace(ctx context.Context, db DBTX, arg ListEventsByWorkspaceParams) ([]Event, error) {
 	rows, err := db.Query(ctx, listEventsByWorkspace,
 		arg.CompanyID,

@@ -75,5 +75,8 @@ var (
 	LockHeldWorkspaceStatement       = Statement[LockHeldWorkspaceParams, ExecutionWorkspace]{lockHeldWorkspace}
 	LockEndedRunStatement            = Statement[LockEndedRunParams, HeartbeatRun]{lockEndedRun}
 	LeaseProofsByRunStatement        = Statement[ListLeaseProofsByRunParams, ListLeaseProofsByRunRow]{listLeaseProofsByRun}
+	ReleaseWorkspaceStatement        = Statement[ReleaseWorkspaceParams, ExecutionWorkspace]{releaseWorkspace}
+	MarkWorkspaceDirtyStatement      = Statement[MarkWorkspaceDirtyParams, ExecutionWorkspace]{markWorkspaceDirty}
+	SetWorkspaceLocationStatement    = Statement[SetWorkspaceLocationParams, ExecutionWorkspace]{setWorkspaceLocation}
 	LockRunningRunStatement          = Statement[LockRunningRunParams, HeartbeatRun]{lockRunningRun}
 )

@@ -177,7 +177,7 @@ func (q *Queries) HasHeldWorkspace(ctx context.Context, db DBTX, arg HasHeldWork
 const listTenuresByWorkspace = `-- name: ListTenuresByWorkspace :many
 SELECT t.id, t.company_id, t.workspace_id, t.epoch, t.run_id, t.issue_id, t.started_at, t.started_by, t.handover, t.reservation_principal, t.reservation_key, t.reservation_digest, t.ended_at, t.ended_how, t.ended_by, t.ended_reason, t.unsaved_work, t.unproven, t.proof FROM tenures t
 WHERE t.company_id = $1 AND t.workspace_id = $2
-  AND ($3::bigint IS NULL OR t.epoch < $3::bigint)
+  AND t.epoch < coalesce($3::bigint, 9223372036854775807)
 ORDER BY t.epoch DESC
 LIMIT $4
 `
@@ -189,6 +189,7 @@ type ListTenuresByWorkspaceParams struct {
 	Rows        int32
 }
 
+// Newest first, from the index: without a place to go on from, from the newest there can be.
 func (q *Queries) ListTenuresByWorkspace(ctx context.Context, db DBTX, arg ListTenuresByWorkspaceParams) ([]Tenure, error) {
 	rows, err := db.Query(ctx, listTenuresByWorkspace,
 		arg.CompanyID,

@@ -5,8 +5,9 @@ VALUES (@company_id, @kind, @workspace_id, @issue_id, @run_id, @epoch, @actor, @
 RETURNING id;
 
 -- name: ListEventsByWorkspace :many
+-- Newest first, from the index: without a place to go on from, from the newest there can be.
 SELECT e.* FROM events e
 WHERE e.company_id = @company_id AND e.workspace_id = @workspace_id::uuid
-  AND (sqlc.narg(before_id)::bigint IS NULL OR e.id < sqlc.narg(before_id)::bigint)
+  AND e.id < coalesce(sqlc.narg(before_id)::bigint, 9223372036854775807)
 ORDER BY e.id DESC
 LIMIT @rows;

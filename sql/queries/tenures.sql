@@ -132,9 +132,10 @@ WHERE company_id = @company_id AND id = @workspace_id AND epoch = @epoch AND wri
 RETURNING *;
 
 -- name: ListTenuresByWorkspace :many
+-- Newest first, from the index: without a place to go on from, from the newest there can be.
 SELECT t.* FROM tenures t
 WHERE t.company_id = @company_id AND t.workspace_id = @workspace_id
-  AND (sqlc.narg(before_epoch)::bigint IS NULL OR t.epoch < sqlc.narg(before_epoch)::bigint)
+  AND t.epoch < coalesce(sqlc.narg(before_epoch)::bigint, 9223372036854775807)
 ORDER BY t.epoch DESC
 LIMIT @rows;
 

@@ -1,0 +1,17 @@
+CREATE OR REPLACE FUNCTION check_writer_tenure() RETURNS trigger
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+DECLARE
+    workspace uuid := CASE WHEN TG_TABLE_NAME = 'tenures' THEN (to_jsonb(NEW) ->> 'workspace_id')::uuid ELSE NEW.id END;
+BEGIN
+    IF EXISTS (
+        SELECT
+        FROM execution_workspaces w
+        LEFT JOIN tenures t ON t.workspace_id = w.id AND t.ended_at IS NULL
+        WHERE w.id = workspace
+          AND (w.writer_run_id IS DISTINCT FROM t.run_id OR (t.id IS NOT NULL AND w.epoch <> t.epoch))) THEN
+        RAISE EXCEPTION 'workspace %: its writer and its open tenure differ', workspace
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'tenures_match_writer';
+    END IF;
+    RETURN NULL;
+END;
+$$;
