@@ -197,7 +197,7 @@ func TestASessionThatIsEndedAtAnyMomentLeavesARightStateWithAWayOut(t *testing.T
 	eachCrashOperation(t, func(t *testing.T, c *crash) {
 		f := &fuse{blow: func(_ string, backend uint32) {
 			if backend != 0 {
-				c.exec("SELECT pg_terminate_backend($1, 5000)", int32(backend)) //nolint:gosec // a process id fits
+				c.exec("SELECT pg_terminate_backend($1, 5000)", int32(backend))
 			}
 		}}
 		pool, err := fusedPool(t.Context(), c.database.Pool, f)

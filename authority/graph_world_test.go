@@ -30,7 +30,7 @@ func newWorld(c *crash) *world {
 	w := &world{crashYard: c.yard()}
 	w.Service = New(c.pool, c.Service.store, c.log, WithPolling(), WithProviders(yard{dir: c.machines})) // in which time passes on its own
 	w.workspace = w.free()
-	w.waiter = w.crashYard.worker(w.boundTask(w.workspace))
+	w.waiter = w.worker(w.boundTask(w.workspace))
 	return w
 }
 
@@ -99,7 +99,7 @@ func (w *world) saver() Principal {
 // graphSteps are what may happen to a workspace. What is refused in a state is no step from there.
 var graphSteps = map[string]func(w *world){
 	"reserve": func(w *world) {
-		next := w.crashYard.worker(w.boundTask(w.workspace))
+		next := w.worker(w.boundTask(w.workspace))
 		if got, err := w.reserve(next); err == nil {
 			w.granted(next, got)
 		}
@@ -144,7 +144,7 @@ var graphSteps = map[string]func(w *world){
 		got, turn, err := w.ReserveOrWait(w.t.Context(), w.waiter.Principal, in, Once{}, nil)
 		if turn.Leave(); turn == nil && err == nil {
 			w.granted(w.waiter, got)
-			w.waiter = w.crashYard.worker(w.boundTask(w.workspace))
+			w.waiter = w.worker(w.boundTask(w.workspace))
 		}
 	},
 	"stop waiting": func(w *world) {

@@ -132,7 +132,7 @@ func TestSweepsAReservationAndAnOperatorAtOnceLeaveOneStory(t *testing.T) {
 			func() error { _, err := p.CleanUpLeases(t.Context()); return err },
 			func() error { _, err := p.another().CleanUpLeases(t.Context()); return err },
 			func() (err error) {
-				got, err = p.Service.Reserve(t.Context(), second.Principal, ReserveInput{IssueID: second.task, RunID: second.RunID}, Once{})
+				got, err = p.Reserve(t.Context(), second.Principal, ReserveInput{IssueID: second.task, RunID: second.RunID}, Once{})
 				return err
 			},
 			func() error {

@@ -66,8 +66,8 @@ func TestTheProcessesThatAnEndedRunLeftOnThisHostAreEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop(t, jobs)
-	gone := make(chan error, 1)
-	go func() { gone <- left.Wait() }()
+	gone := make(chan struct{})
+	go func() { _ = left.Wait(); close(gone) }()
 	select {
 	case <-gone:
 	case <-time.After(time.Minute):

@@ -187,10 +187,12 @@ func (c listQueueCommand) Run(ctx context.Context, stdout io.Writer) error {
 	return show(stdout, c.listFlags, places, columns[client.Place]{
 		[]string{"POSITION", "RUN", "TASK", "SINCE", "LAST ASKED"},
 		func(p client.Place) []string {
-			row := []string{strconv.FormatInt(p.Position, 10), idOrNone(p.RunID), idOrNone(p.IssueID), none, none}
-			for i, at := range []*time.Time{p.ArrivedAt, p.LastPolledAt} {
-				if at != nil {
-					row[3+i] = shortTime(*at)
+			row := []string{strconv.FormatInt(p.Position, 10), idOrNone(p.RunID), idOrNone(p.IssueID)}
+			for _, at := range []*time.Time{p.ArrivedAt, p.LastPolledAt} {
+				if at == nil {
+					row = append(row, none)
+				} else {
+					row = append(row, shortTime(*at))
 				}
 			}
 			return row

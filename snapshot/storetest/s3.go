@@ -19,7 +19,7 @@ const Bucket = "snapshots"
 // Keys that every server takes, and it takes no others.
 const (
 	AccessKeyID     = "storetest-key"
-	SecretAccessKey = "storetest-secret" //nolint:gosec // of a server that ends with the test
+	SecretAccessKey = "storetest-secret"
 )
 
 // S3 is a server with one empty bucket, in memory.

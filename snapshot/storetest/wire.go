@@ -32,7 +32,7 @@ const (
 
 func newWire(tb testing.TB, target string) *Wire {
 	tb.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func (w *Wire) accept() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", w.target)
+		server, err := net.Dial("tcp", w.target) //nolint:noctx // it ends with the wire
 		if err != nil {
 			_ = client.Close()
 			continue
